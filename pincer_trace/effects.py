@@ -1,0 +1,36 @@
+"""The names of effects: the words that profiles, records and people use.
+
+One effect is one thing that a worker asks to do to one named object. `change` is the group of all that alter a file
+tree, so that a rule which protects a file protects it from every verb (hazard P66).
+"""
+
+from __future__ import annotations
+
+READ = "read"
+WRITE = "write"
+CREATE = "create"
+TRUNCATE = "truncate"
+RENAME = "rename"
+LINK = "link"
+SYMLINK = "symlink"
+UNLINK = "unlink"
+RMDIR = "rmdir"
+MKDIR = "mkdir"
+MKNOD = "mknod"
+CHMOD = "chmod"
+CHOWN = "chown"
+UTIME = "utime"
+XATTR = "xattr"
+EXEC = "exec"
+CONNECT = "connect"
+BIND = "bind"
+SEND = "send"
+
+CHANGES = frozenset(
+    {
+        WRITE, CREATE, TRUNCATE, RENAME, LINK, SYMLINK, UNLINK, RMDIR,
+        MKDIR, MKNOD, CHMOD, CHOWN, UTIME, XATTR, BIND,
+    }
+)  # fmt: skip
+EFFECTS = CHANGES | {READ, EXEC, CONNECT, SEND}
+GROUPS = {"change": CHANGES, "any": EFFECTS}

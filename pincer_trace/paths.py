@@ -1,0 +1,50 @@
+"""Where things live: the user's state directory, the shipped profiles, and how foreign bytes are shown to a person."""
+
+from __future__ import annotations
+
+import os
+
+
+def state_directory() -> str:
+    """The directory of sessions and compiled profiles: `$XDG_STATE_HOME/pincer-trace` (XDG base directory specification)."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(base):
+        base = os.path.join(os.path.expanduser("~"), ".local", "state")
+    return os.path.join(base, "pincer-trace")
+
+
+def shipped_profiles() -> str:
+    """The directory of the profiles that ship: inside the wheel, or beside the package in a checkout."""
+    package = os.path.dirname(os.path.abspath(__file__))
+    inside = os.path.join(package, "profiles")
+    return inside if os.path.isdir(inside) else os.path.join(os.path.dirname(package), "profiles")
+
+
+def display(raw: bytes | str, limit: int = 400) -> str:
+    r"""Foreign bytes as text that is safe on any terminal (hazard P53).
+
+    Control characters, ESC, bidirectional and combining marks, and bytes that are not UTF-8 come out as `\n`,
+    `\x1b`, `\u202e`, `\xff`; everything printable stays. At most `limit` characters.
+    """
+    text = raw.decode("utf-8", "surrogateescape") if isinstance(raw, bytes) else raw
+    if not text.isprintable() or not text.isascii() or "\\" in text:
+        text = "".join(_shown(c) for c in text)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _shown(c: str) -> str:
+    if c == "\\":
+        return "\\\\"
+    if c.isascii() and c.isprintable():
+        return c
+    point = ord(c)
+    if 0xDC80 <= point <= 0xDCFF:
+        return f"\\x{point - 0xDC00:02x}"
+    if c.isprintable():
+        import unicodedata
+
+        if not unicodedata.category(c).startswith("M"):
+            return c
+    if point < 0x100:
+        return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(c, f"\\x{point:02x}")
+    return f"\\u{point:04x}" if point < 0x10000 else f"\\U{point:08x}"
