@@ -1,7 +1,7 @@
 """The names of effects: the words that profiles, records and people use.
 
-One effect is one thing that a worker asks to do to one named object. `change` is the group of all that alter a file
-tree, so that a rule which protects a file protects it from every verb (hazard P66).
+One effect is one thing that a worker asks to do to one named object. `change` is the group of all that alter
+a file tree, so that a rule which protects a file protects it from every verb (hazard P66).
 """
 
 from __future__ import annotations

@@ -1,0 +1,59 @@
+"""The entry: `pincer-trace` and `python -m pincer_trace`. Chooses run or click; prints errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from pincer_trace.errors import FAILURE, UserError
+
+INTERRUPTED = 130  # as a shell reports SIGINT
+
+
+def main() -> int:
+    """Run the program; its exit status. Whatever goes wrong is one line on standard error."""
+    try:
+        return _main(sys.argv[1:])
+    except UserError as error:
+        complain(str(error))
+        return error.exit_status
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone; Python's own flush at exit must not complain about it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return FAILURE
+    except Exception as error:  # a mistake of ours is not the user's to read as a traceback
+        if os.environ.get("PINCER_TRACE_DEBUG"):
+            raise
+        complain(f"internal error: {type(error).__name__}: {error}; PINCER_TRACE_DEBUG=1 shows where")
+        return FAILURE
+
+
+def complain(message: str) -> None:
+    """One line on standard error, safe on a terminal whatever is in it."""
+    if not message.isprintable():
+        from pincer_trace.paths import display
+
+        message = display(message, limit=2000)
+    try:
+        print(f"pincer-trace: {message}", file=sys.stderr, flush=True)
+    except OSError:
+        pass
+
+
+def _main(argv: list[str]) -> int:
+    from pincer_trace.options import parse_run
+
+    options = parse_run(argv)
+    if options is None:
+        from pincer_trace.cli import dispatch
+
+        return dispatch(argv)
+    from pincer_trace.front import run
+
+    return run(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

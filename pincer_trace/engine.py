@@ -1,0 +1,335 @@
+"""The engine: receives every notification, passes it down the stages, answers. It outlives its worker, never its front.
+
+The receiving thread is one flat loop and the only one that performs effects on names, which makes it the mutation lock
+(P37). Beside it: a reaper, a flusher of read counts, a thread that hears of the front's end, and the waiting opens.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from pincer_trace import worker
+from pincer_trace.executor.attributes import Attributes
+from pincer_trace.executor.blocking import BlockingOpens
+from pincer_trace.executor.context import ANSWERED, Context
+from pincer_trace.executor.identity import Identity
+from pincer_trace.executor.names import Names
+from pincer_trace.executor.opens import Opens
+from pincer_trace.executor.process import Process
+from pincer_trace.executor.sockets import OwnPlace, Sockets
+from pincer_trace.gateway.provenance import Provenance
+from pincer_trace.gateway.resolve import Forbidden, Resolver
+from pincer_trace.gateway.tasks import Tasks, Unreadable
+from pincer_trace.kernel import libc, procfs, table
+from pincer_trace.kernel.notify import Gone, Listener
+from pincer_trace.ledger import LedgerFull
+from pincer_trace.twin.authority import Authority, Denied
+from pincer_trace.twin.reads import Reads
+
+if TYPE_CHECKING:
+    from pincer_trace.executor.opens import Handler
+    from pincer_trace.ledger import Session
+    from pincer_trace.profile import Profile
+
+_FLUSH = 0.5  # seconds between flushes of the read counts: a count is on disk after two of them
+_GRACE = 2.0  # seconds between SIGTERM and SIGKILL for processes that outlive the command
+_WALL = 0x40000000  # __WALL: also children made by clone without SIGCHLD. wait(2)
+
+
+class Engine:
+    """One run. `control` is the socket to the front."""
+
+    def __init__(self, plan: worker.Plan, profile: Profile, session: Session, control: socket.socket, *, keep: bool,
+                 confirm_all: bool) -> None:  # fmt: skip
+        self._plan = plan
+        self._profile = profile
+        self._session = session
+        self._control = control
+        self._keep = keep
+        self._confirm_all = confirm_all
+        self._status: int | None = None  # as waitid gives it: the exit status, or minus the signal
+        self._failure = ""
+        self._leftover = 0
+        self._abandoned = False
+        self._lock = threading.Lock()
+
+    # -- life ------------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Start the worker and serve it to its end. Raises UserError when it cannot start."""
+        libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)  # orphans stay ours: to be ended, and to be known as the tree
+        started = worker.start(self._plan)
+        self._detach()
+        self._worker = started.pid
+        self._report = started.report
+        self._listener = Listener(started.listener)
+        self._send(f"worker {started.pid}", started.listener)
+        self._prepare()
+        for target in (self._reap, self._flush, self._hear_front):
+            threading.Thread(target=target, name=target.__name__, daemon=True).start()
+        gc.disable()  # nothing here makes cycles; a collection would only be a pause
+        self._serve()
+        self._finish()
+
+    def _detach(self) -> None:
+        """Leave the terminal's process group and the standard streams: they are the worker's alone (P76)."""
+        os.setpgid(0, 0)
+        for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU,
+                       signal.SIGPIPE, signal.SIGXFSZ, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM):  # fmt: skip
+            signal.signal(number, signal.SIG_IGN)
+        null = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(null, stream)
+        os.close(null)
+        for descriptor in self._plan.keep:
+            if descriptor > 2:
+                os.close(descriptor)
+        libc.prctl(libc.PR_SET_DUMPABLE, 0)  # after the fork: a worker must stay readable, we must not (P45)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+    def _prepare(self) -> None:
+        listener, ledger = self._listener, self._session.ledger
+        tasks = Tasks(listener, limit=max(64, min(2048, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8)))
+        resolver = Resolver(tasks, os.getpid())
+        provenance = Provenance()
+        self._identity = Identity()
+        authority = Authority(self._profile, ledger, provenance, confirm_all=self._confirm_all)
+        self._reads = Reads(authority, ledger)
+        self._blocking = BlockingOpens(listener, resolver, ledger, self._identity)
+        self._blocking.prepare()
+        self._tasks = tasks
+        self._resolver = resolver
+        self._authority = authority
+        self._place = OwnPlace()
+        context = Context(
+            listener=listener,
+            tasks=tasks,
+            resolver=resolver,
+            authority=authority,
+            provenance=provenance,
+            reads=self._reads,
+            blocking=self._blocking,
+            identity=self._identity,
+        )
+        by_name: dict[str, Handler] = {}
+        for family in (Opens, Names, Attributes, Process):
+            by_name |= family(context).handlers()
+        by_name |= Sockets(context, self._place).handlers()
+        self._handlers = {row.number: by_name[row.name] for row in table.load().values() if row.name in by_name}
+        self._names = {row.number: row.name for row in table.load().values()}
+        self._identity.limit()
+        sys.setswitchinterval(0.001)
+
+    # -- the loop ------------------------------------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        """Until the last worker task has ended. Every notification is answered, whatever happens (invariant 4)."""
+        receive = self._listener.receive
+        respond = self._listener.respond
+        get = self._tasks.get
+        handlers = self._handlers
+        identity = self._identity
+        while (notification := receive()) is not None:
+            number, tid, _, call, _, _, *arguments = notification
+            try:
+                if identity.changed:
+                    identity.assume(None)
+                task = get(tid, number)
+                if identity.changed:
+                    identity.assume(identity.credentials(task))
+                answer = handlers[call](number, task, arguments)  # type: ignore[arg-type]
+                if answer is ANSWERED:
+                    continue
+                if type(answer) is int:
+                    respond(number, answer)
+                else:
+                    respond(number, resume=answer)  # type: ignore[arg-type]
+            except OSError as error:
+                respond(number, error=error.errno or errno.EACCES)
+            except (Denied, LedgerFull):
+                respond(number, error=errno.EACCES)
+            except Forbidden as forbidden:
+                self._record(tid, call, forbidden.path, forbidden.reason)
+                respond(number, error=errno.EACCES)
+            except Unreadable as unreadable:
+                self._record(tid, call, b"", str(unreadable))
+                respond(number, error=errno.EACCES)
+            except Gone:
+                respond(number, error=errno.EACCES)
+            except BaseException as failure:  # noqa: BLE001 - fail closed, with a record (P55)
+                self._fail(tid, call, failure)
+                respond(number, error=errno.EACCES)
+
+    def _record(self, tid: int, call: int, path: bytes, reason: str) -> None:
+        """A refusal before there was a request to judge."""
+        try:
+            self._session.ledger.denied(
+                _EFFECT.get(self._names[call], "write"), path, pid=tid, exe=b"", dev=0, ino=0, verdict="deny",
+                rule="built-in", reason=f"{self._names[call]}: {reason}",
+            )  # fmt: skip
+        except LedgerFull:
+            pass  # the call is refused all the same
+
+    def _fail(self, tid: int, call: int, failure: BaseException) -> None:
+        if os.environ.get("PINCER_TRACE_DEBUG"):
+            import traceback
+
+            with open(os.path.join(self._session.path, "debug.log"), "a") as log:
+                traceback.print_exception(failure, file=log)
+        try:
+            self._session.ledger.failure(self._names.get(call, str(call)), failure, pid=tid)
+        except LedgerFull:
+            pass
+
+    # -- beside the loop ---------------------------------------------------------------------------------------------------
+
+    def _reap(self) -> None:
+        """Reap every child, our own and the orphans (P97); mirror the worker's stops; end what outlives it."""
+        main = threading.main_thread().ident or 0
+        while True:
+            try:
+                event = os.waitid(os.P_ALL, 0, os.WEXITED | os.WSTOPPED | os.WCONTINUED | _WALL)
+            except ChildProcessError:
+                break
+            if event is None or event.si_pid != self._worker:
+                continue
+            if event.si_code == os.CLD_STOPPED:
+                self._send(f"stopped {event.si_status}")
+            elif event.si_code == os.CLD_CONTINUED:
+                self._send("continued")
+            elif event.si_code in (os.CLD_EXITED, os.CLD_KILLED, os.CLD_DUMPED):
+                self._status = event.si_status if event.si_code == os.CLD_EXITED else -event.si_status
+                self._worker = 0
+                self._worker_ended()
+        while self._listener.wait(50) and not self._ended.is_set():  # older kernels leave RECV asleep at the end
+            signal.pthread_kill(main, signal.SIGRTMIN + 5)
+            if self._ended.wait(0.05):
+                break
+
+    _ended = threading.Event()
+
+    def _worker_ended(self) -> None:
+        failed = worker.exec_failure(self._report)
+        if failed is not None:
+            self._status, self._failure = failed
+        rest = self._living()
+        self._leftover = len(rest)
+        if not rest:
+            return
+        if self._keep:
+            self._send(f"exit {self._status} {self._summary()}")
+            self._abandoned = True
+            return
+        threading.Thread(target=self._end, args=(_GRACE,), name="end", daemon=True).start()
+
+    def _living(self) -> list[int]:
+        """The processes of the tree that have not ended."""
+        living = []
+        for pid in procfs.descendants(os.getpid()):
+            try:
+                if procfs.stat(pid).state not in (b"Z", b"X"):
+                    living.append(pid)
+            except (OSError, ValueError):
+                continue
+        return living
+
+    def _end(self, grace: float) -> None:
+        """SIGTERM, time to tidy up, SIGKILL until nobody is left."""
+        for pid in self._living() if grace else ():
+            _kill(pid, signal.SIGTERM)
+            _kill(pid, signal.SIGCONT)
+        deadline = time.monotonic() + grace
+        while self._living() and time.monotonic() < deadline:
+            self._ended.wait(0.02)
+        while living := self._living():
+            for pid in living:
+                _kill(pid, signal.SIGKILL)
+            self._ended.wait(0.005)
+
+    def _flush(self) -> None:
+        while not self._ended.wait(_FLUSH):
+            try:
+                self._reads.flush()
+            except LedgerFull:
+                pass
+            except Exception as failure:
+                self._fail(0, -1, failure)
+
+    def _hear_front(self) -> None:
+        """The front never speaks: its socket ends when it does, and the tree must not outlive it."""
+        try:
+            while self._control.recv(64):
+                pass
+        except OSError:
+            pass
+        if not self._abandoned and not self._ended.is_set():
+            self._end(0.0)
+
+    # -- the end -------------------------------------------------------------------------------------------------------------
+
+    def _summary(self) -> str:
+        ledger = self._session.ledger
+        counts = ledger.counts()
+        text = f"{counts['allowed']} effects allowed, {counts['denied'] + counts['failures']} denied"
+        if counts["failures"]:
+            text += f" ({counts['failures']} by failures of the supervisor)"
+        if counts.get("unrecorded"):
+            text += f", {counts['unrecorded']} lines not written: the disk is full"
+        if self._leftover:
+            what = "left running" if self._keep else "ended"
+            text += f"; {self._leftover} process{'es' if self._leftover > 1 else ''} outlived the command and {what}"
+        return f"{text}; log: pincer-trace log {self._session.id}"
+
+    def _finish(self) -> None:
+        for _ in range(200):  # the reaper may still be about to hear of the worker's end
+            if self._worker == 0:
+                break
+            time.sleep(0.005)
+        self._ended.set()
+        try:
+            self._reads.finish()
+        except LedgerFull:
+            pass
+        self._blocking.close()
+        summary = self._summary()
+        status = self._status if self._status is not None else 125
+        self._session.ledger.close(status if status >= 0 else 128 - status, self._leftover)
+        if not self._abandoned:
+            self._send(f"exit {status} {summary}")
+
+    def _send(self, message: str, descriptor: int = -1) -> None:
+        data = message.encode("utf-8", "replace") + b"\n"
+        try:
+            with self._lock:
+                if descriptor >= 0:
+                    socket.send_fds(self._control, [data], [descriptor])
+                else:
+                    self._control.sendall(data)
+        except OSError:
+            pass  # the front is gone: its thread will notice
+
+
+_EFFECT = {
+    "open": "read", "openat": "read", "openat2": "read", "execve": "exec", "execveat": "exec", "unlink": "unlink",
+    "unlinkat": "unlink", "rename": "rename", "renameat": "rename", "renameat2": "rename", "bind": "bind",
+}  # fmt: skip
+
+
+def _kill(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except OSError:
+        pass
+
+

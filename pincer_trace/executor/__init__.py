@@ -1,0 +1,1 @@
+"""The executor: performs what was decided, on the pinned objects, as the caller would have."""

@@ -1,0 +1,286 @@
+"""Attributes: mode, owner, times, extended attributes, length, inode flags; by path on the pin, by descriptor on itself.
+
+A descriptor opened for reading suffices for most of these, so the by-descriptor forms are effects too (P20). They are
+performed on the worker's own descriptor (a copy by pidfd_getfd), whose errnos are then the native ones (P98).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import struct
+from typing import TYPE_CHECKING
+
+from pincer_trace.effects import CHMOD, CHOWN, TRUNCATE, UTIME, WRITE, XATTR
+from pincer_trace.gateway.resolve import Forbidden
+from pincer_trace.kernel import libc, table
+from pincer_trace.twin.authority import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pincer_trace.executor.context import Context
+    from pincer_trace.executor.opens import Handler
+    from pincer_trace.gateway.tasks import Task
+
+_CWD = libc.AT_FDCWD
+_NOFOLLOW = libc.AT_SYMLINK_NOFOLLOW
+_EMPTY = libc.AT_EMPTY_PATH
+_XATTR_NAME, _XATTR_SIZE = 255, 65536  # <linux/limits.h>
+_TIMEVAL = struct.Struct("=4q")
+
+
+class Attributes:
+    """The handlers of the attribute family."""
+
+    def __init__(self, context: Context) -> None:
+        self._c = context
+
+    def handlers(self) -> dict[str, Handler]:
+        """By system call."""
+        return {
+            "truncate": lambda _i, task, a: self._truncate(task, a[0], a[1]),
+            "chmod": lambda _i, task, a: self._chmod(task, _CWD, a[0], a[1], 0),
+            "fchmodat": lambda _i, task, a: self._chmod(task, a[0], a[1], a[2], 0),
+            "fchmodat2": lambda _i, task, a: self._chmod(task, a[0], a[1], a[2], a[3]),
+            "fchmod": lambda _i, task, a: self._on_descriptor(task, a[0], CHMOD, lambda d: os.fchmod(d, a[1] & 0o7777)),
+            "chown": lambda _i, task, a: self._chown(task, _CWD, a[0], a[1], a[2], 0),
+            "lchown": lambda _i, task, a: self._chown(task, _CWD, a[0], a[1], a[2], _NOFOLLOW),
+            "fchownat": lambda _i, task, a: self._chown(task, a[0], a[1], a[2], a[3], a[4]),
+            "fchown": lambda _i, task, a: self._on_descriptor(
+                task, a[0], CHOWN, lambda d: os.fchown(d, _identity(a[1]), _identity(a[2]))
+            ),
+            "utime": lambda _i, task, a: self._utime(task, a[0], a[1]),
+            "utimes": lambda _i, task, a: self._utimes(task, _CWD, a[0], a[1]),
+            "futimesat": lambda _i, task, a: self._utimes(task, a[0], a[1], a[2]),
+            "utimensat": lambda _i, task, a: self._utimensat(task, a[0], a[1], a[2], a[3]),
+            "setxattr": lambda _i, task, a: self._setxattr(task, a, follow=True),
+            "lsetxattr": lambda _i, task, a: self._setxattr(task, a, follow=False),
+            "fsetxattr": self._fsetxattr,
+            "removexattr": lambda _i, task, a: self._removexattr(task, a, follow=True),
+            "lremovexattr": lambda _i, task, a: self._removexattr(task, a, follow=False),
+            "fremovexattr": self._fremovexattr,
+            "setxattrat": _too_new,
+            "removexattrat": _too_new,
+            "file_setattr": _too_new,
+            "ioctl": self._ioctl,
+        }
+
+    # -- the two shapes ------------------------------------------------------------------------------------------------
+
+    def _on_object(
+        self, task: Task, dirfd: int, address: int, flags: int, effect: str, act: Callable[[int, os.stat_result], None]
+    ) -> int:
+        """Pin the object at a path, judge, and `act` on the O_PATH pin."""
+        c = self._c
+        if flags & ~(_NOFOLLOW | _EMPTY):
+            raise OSError(errno.EINVAL, "flags")
+        path = c.tasks.read_path(task, address)
+        if not path and flags & _EMPTY:
+            base, owned = c.resolver.base(task, dirfd, b"")
+            pin = base if owned else os.dup(base)
+        else:
+            pin = c.resolver.pin(task, dirfd, path, follow=not flags & _NOFOLLOW)
+        try:
+            self._judged(task, pin, effect, lambda found: act(pin, found))
+            return 0
+        finally:
+            os.close(pin)
+
+    def _on_descriptor(self, task: Task, number: int, effect: str, act: Callable[[int], None]) -> int:
+        """`act` on a copy of the worker's own descriptor."""
+        descriptor = self._c.tasks.descriptor(task, _int(number))
+        try:
+            if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_PATH:
+                raise OSError(errno.EBADF, "O_PATH")
+            self._judged(task, descriptor, effect, lambda _found: act(descriptor))
+            return 0
+        finally:
+            os.close(descriptor)
+
+    def _judged(self, task: Task, descriptor: int, effect: str, act: Callable[[os.stat_result], None]) -> None:
+        c = self._c
+        found = os.fstat(descriptor)
+        path = c.resolver.path_of(descriptor)
+        if not path.startswith(b"/") or path.startswith(b"/memfd:"):
+            act(found)  # a pipe, a socket, a memfd: the worker's own, without a name
+            return
+        if found.st_nlink == 0:
+            path = path.removesuffix(b" (deleted)")
+        target = Target(path, descriptor=descriptor, found=found)
+        if c.resolver.in_procfs(found.st_dev):
+            try:
+                c.resolver.check_procfs(path)
+            except Forbidden as forbidden:
+                c.authority.forbid(task, effect, target, forbidden.reason)
+        decision = c.authority.demand(task, effect, target)
+        sequence = c.authority.intend(task, effect, target, decision)
+        error = errno.EIO
+        try:
+            act(found)
+            error = 0
+        except OSError as failure:
+            error = failure.errno or errno.EIO
+            raise
+        finally:
+            c.authority.done(sequence, error)
+
+    def _handle(self, pin: int) -> bytes:
+        """A path to the pinned object itself, for calls that take paths only."""
+        return b"/proc/self/fd/%d" % pin
+
+    # -- by path ---------------------------------------------------------------------------------------------------------
+
+    def _truncate(self, task: Task, address: int, length: int) -> int:
+        if length >= 1 << 63:
+            raise OSError(errno.EINVAL, "length")
+
+        def act(pin: int, found: os.stat_result) -> None:
+            if stat.S_ISDIR(found.st_mode):
+                raise OSError(errno.EISDIR, "truncate")
+            if not stat.S_ISREG(found.st_mode):
+                raise OSError(errno.EINVAL, "truncate")
+            os.truncate(self._handle(pin), length)
+
+        return self._on_object(task, _CWD, address, 0, TRUNCATE, act)
+
+    def _chmod(self, task: Task, dirfd: int, address: int, mode: int, flags: int) -> int:
+        def act(pin: int, found: os.stat_result) -> None:
+            if stat.S_ISLNK(found.st_mode):
+                raise OSError(errno.EOPNOTSUPP, "mode of a link")
+            libc.fchmodat(_CWD, self._handle(pin), mode & 0o7777)
+
+        return self._on_object(task, dirfd, address, flags & 0xFFFFFFFF, CHMOD, act)
+
+    def _chown(self, task: Task, dirfd: int, address: int, uid: int, gid: int, flags: int) -> int:
+        def act(pin: int, _found: os.stat_result) -> None:
+            libc.fchownat(pin, b"", _identity(uid), _identity(gid), _EMPTY)
+
+        return self._on_object(task, dirfd, address, flags & 0xFFFFFFFF, CHOWN, act)
+
+    def _utime(self, task: Task, address: int, times: int) -> int:
+        spec = None
+        if times:
+            access, change = struct.unpack("=2q", self._c.tasks.read_bytes(task, times, 16))
+            spec = _TIMEVAL.pack(access, 0, change, 0)
+        return self._set_times(task, _CWD, address, spec, 0)
+
+    def _utimes(self, task: Task, dirfd: int, address: int, times: int) -> int:
+        spec = None
+        if times:
+            values = _TIMEVAL.unpack(self._c.tasks.read_bytes(task, times, 32))
+            if not 0 <= values[1] < 1_000_000 or not 0 <= values[3] < 1_000_000:
+                raise OSError(errno.EINVAL, "tv_usec")
+            spec = _TIMEVAL.pack(values[0], values[1] * 1000, values[2], values[3] * 1000)
+        return self._set_times(task, dirfd, address, spec, 0)
+
+    def _utimensat(self, task: Task, dirfd: int, address: int, times: int, flags: int) -> int:
+        spec = self._c.tasks.read_bytes(task, times, 32) if times else None
+        if address == 0 and _int(dirfd) != _CWD:
+            if flags & 0xFFFFFFFF:
+                raise OSError(errno.EINVAL, "flags")
+            return self._on_descriptor(task, dirfd, UTIME, lambda d: libc.utimensat(d, None, spec, 0))
+        return self._set_times(task, dirfd, address, spec, flags & 0xFFFFFFFF)
+
+    def _set_times(self, task: Task, dirfd: int, address: int, spec: bytes | None, flags: int) -> int:
+        def act(pin: int, _found: os.stat_result) -> None:
+            libc.utimensat(pin, b"", spec, _EMPTY)
+
+        return self._on_object(task, dirfd, address, flags, UTIME, act)
+
+    # -- extended attributes -----------------------------------------------------------------------------------------------
+
+    def _attribute_name(self, task: Task, address: int) -> bytes:
+        name = self._c.tasks.read_path(task, address)
+        if not name or len(name) > _XATTR_NAME:
+            raise OSError(errno.ERANGE, "name")
+        return name
+
+    def _attribute_value(self, task: Task, address: int, size: int, flags: int) -> bytes:
+        if flags & ~3:
+            raise OSError(errno.EINVAL, "flags")
+        if size > _XATTR_SIZE:
+            raise OSError(errno.E2BIG, "value")
+        return self._c.tasks.read_bytes(task, address, size) if size else b""
+
+    def _setxattr(self, task: Task, a: tuple[int, ...], *, follow: bool) -> int:
+        flags = a[4] & 0xFFFFFFFF
+        name = self._attribute_name(task, a[1])
+        value = self._attribute_value(task, a[2], a[3], flags)
+
+        def act(pin: int, found: os.stat_result) -> None:
+            _no_link(found)
+            os.setxattr(self._handle(pin), name, value, flags)
+
+        return self._on_object(task, _CWD, a[0], 0 if follow else _NOFOLLOW, XATTR, act)
+
+    def _fsetxattr(self, _identity: int, task: Task, a: tuple[int, ...]) -> int:
+        flags = a[4] & 0xFFFFFFFF
+        name = self._attribute_name(task, a[1])
+        value = self._attribute_value(task, a[2], a[3], flags)
+        return self._on_descriptor(task, a[0], XATTR, lambda d: os.setxattr(d, name, value, flags))
+
+    def _removexattr(self, task: Task, a: tuple[int, ...], *, follow: bool) -> int:
+        name = self._attribute_name(task, a[1])
+
+        def act(pin: int, found: os.stat_result) -> None:
+            _no_link(found)
+            os.removexattr(self._handle(pin), name)
+
+        return self._on_object(task, _CWD, a[0], 0 if follow else _NOFOLLOW, XATTR, act)
+
+    def _fremovexattr(self, _identity: int, task: Task, a: tuple[int, ...]) -> int:
+        name = self._attribute_name(task, a[1])
+        return self._on_descriptor(task, a[0], XATTR, lambda d: os.removexattr(d, name))
+
+    # -- inode flags and terminals ---------------------------------------------------------------------------------------
+
+    def _ioctl(self, identity: int, task: Task, a: tuple[int, ...]) -> object:
+        command = a[1] & 0xFFFFFFFF
+        if command == table.TIOCGPTPEER:
+            return self._terminal_peer(identity, task, a)
+        size = 28 if command == table.FS_IOC_FSSETXATTR else 8 if command == table.FS_IOC_SETFLAGS else 4
+        value = self._c.tasks.read_bytes(task, a[2], min(size, 28) if size != 8 else 4)
+        argument = value + bytes(32 - len(value))
+
+        def act(descriptor: int) -> None:
+            fcntl.ioctl(descriptor, command, argument)
+
+        return self._on_descriptor(task, a[0], WRITE, act)
+
+    def _terminal_peer(self, identity: int, task: Task, a: tuple[int, ...]) -> object:
+        """TIOCGPTPEER opens the other end in the *worker's* domain, where the floor refuses it (P91)."""
+        from pincer_trace.executor.context import ANSWERED
+        from pincer_trace.executor.opens import give
+
+        master = self._c.tasks.descriptor(task, _int(a[0]))
+        try:
+            flags = a[2] & 0xFFFFFFFF
+            peer = fcntl.ioctl(master, table.TIOCGPTPEER, flags | os.O_NOCTTY | os.O_CLOEXEC)
+        finally:
+            os.close(master)
+        give(self._c, identity, peer, flags)
+        return ANSWERED
+
+
+def _no_link(found: os.stat_result) -> None:
+    if stat.S_ISLNK(found.st_mode):
+        raise OSError(errno.EPERM, "attributes of a link")  # only trusted.* could be there, and no worker may set them
+
+
+def _too_new(_identity: int, _task: Task, _arguments: tuple[int, ...]) -> int:
+    raise OSError(errno.ENOSYS, "as on the kernels that lack it")
+
+
+def _int(register: int) -> int:
+    """A register read as a C int."""
+    value = register & 0xFFFFFFFF
+    return value - 0x100000000 if value >= 0x80000000 else value
+
+
+def _identity(register: int) -> int:
+    """A uid or gid register; all ones means: leave it."""
+    value = register & 0xFFFFFFFF
+    return -1 if value == 0xFFFFFFFF else value

@@ -1,0 +1,49 @@
+"""What the handlers share: the stages of one engine, and the words a handler answers with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pincer_trace.executor.blocking import BlockingOpens
+    from pincer_trace.executor.identity import Identity
+    from pincer_trace.gateway.provenance import Provenance
+    from pincer_trace.gateway.resolve import Resolver
+    from pincer_trace.gateway.tasks import Tasks
+    from pincer_trace.kernel.notify import Listener
+    from pincer_trace.twin.authority import Authority
+    from pincer_trace.twin.reads import Reads
+
+# A handler returns the call's value (an int of zero or more), a Continue, or this: it has answered, or another thread
+# will. It raises OSError for the errno that the kernel gave.
+ANSWERED = object()
+
+
+class Context:
+    """The stages. Handlers run on the receiving thread, one at a time: that is the mutation lock (P37)."""
+
+    __slots__ = (
+        "authority", "blocking", "identity", "listener", "provenance", "reads", "resolver", "tasks", "terminals",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        listener: Listener,
+        tasks: Tasks,
+        resolver: Resolver,
+        authority: Authority,
+        provenance: Provenance,
+        reads: Reads,
+        blocking: BlockingOpens,
+        identity: Identity,
+    ) -> None:
+        self.listener = listener
+        self.tasks = tasks
+        self.resolver = resolver
+        self.authority = authority
+        self.provenance = provenance
+        self.reads = reads
+        self.blocking = blocking
+        self.identity = identity
+        self.terminals: set[int] = set()  # device numbers of the pseudo-terminals that the tree made

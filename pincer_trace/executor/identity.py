@@ -1,0 +1,96 @@
+"""Acting as the caller: umask always; user, groups and capabilities once anything in the tree has changed its own.
+
+A normal user's supervisor has no rights that its workers lack, so there is nothing to take. As root the engine takes
+the caller's ids on its own thread for each call from the first change on (hazards P18, P93).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from pincer_trace.kernel import libc, procfs
+
+if TYPE_CHECKING:
+    from pincer_trace.gateway.tasks import Task, Tasks
+
+# What a worker started as root keeps (KERNEL 2e): the file rights, and changing its ids. <linux/capability.h>
+CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, SETGID, SETUID, SETPCAP = 0, 1, 2, 3, 4, 6, 7, 8
+SYS_PTRACE = 19
+WORKER_CAPABILITIES = sum(
+    1 << c for c in (CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, SETGID, SETUID, SETPCAP)
+)
+_ENGINE_EXTRA = 1 << SYS_PTRACE  # reads the memory and takes the descriptors of workers that changed their ids
+_FILE_RIGHTS = sum(1 << c for c in (CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID))
+
+
+class Credentials:
+    """The ids that decide file access, and the capabilities in force over this machine's files."""
+
+    __slots__ = ("capabilities", "gid", "groups", "uid")
+
+    def __init__(self, uid: int, gid: int, groups: tuple[int, ...], capabilities: int) -> None:
+        self.uid = uid
+        self.gid = gid
+        self.groups = groups
+        self.capabilities = capabilities
+
+    def key(self) -> tuple[object, ...]:
+        return (self.uid, self.gid, self.groups, self.capabilities)
+
+
+class Identity:
+    """The ids and umask of the thread that uses it; each performing thread has one of its own."""
+
+    def __init__(self) -> None:
+        self.privileged = os.geteuid() == 0 or libc.get_capabilities()[0] != 0
+        self.changed = False  # whether any worker changed its ids: until then all are as we started them
+        self._namespace = os.stat("/proc/self/ns/user").st_ino
+        self._mask = -1
+        if self.privileged:
+            permitted = libc.get_capabilities()[1]
+            self._permitted = permitted
+            self._own = Credentials(
+                os.geteuid(), os.getegid(), tuple(os.getgroups()), permitted & (WORKER_CAPABILITIES | _ENGINE_EXTRA)
+            )
+            self._current = self._own.key()
+
+    def limit(self) -> None:
+        """Give up, for this thread, every capability that a worker would not have: on behalf is not above (P68)."""
+        if self.privileged:
+            libc.set_capabilities(self._own.capabilities, self._permitted, 0)
+
+    def note_change(self) -> None:
+        """A worker is about to change its ids or capabilities."""
+        if self.privileged:
+            self.changed = True
+
+    def credentials(self, task: Task) -> Credentials | None:
+        """The caller's, or None while nobody has changed any. Raises OSError."""
+        if not self.changed:
+            return None
+        status = procfs.status(task.tid)
+        capabilities = status.capabilities & WORKER_CAPABILITIES
+        if os.stat(f"/proc/{task.tid}/ns/user").st_ino != self._namespace:
+            capabilities = 0  # rights over its own namespace are none over files outside of it
+        return Credentials(status.fsuid, status.fsgid, status.groups, capabilities | _ENGINE_EXTRA)
+
+    def assume(self, wanted: Credentials | None) -> None:
+        """Take `wanted` on the calling thread; None takes our own again. Raises OSError."""
+        if not self.privileged:
+            return
+        target = wanted or self._own
+        if target.key() == self._current:
+            return
+        self._current = ()
+        libc.set_capabilities(self._permitted, self._permitted, 0)
+        libc.set_filesystem_ids(target.uid, target.gid, target.groups)
+        libc.set_capabilities(target.capabilities & self._permitted, self._permitted, 0)
+        self._current = target.key()
+
+    def take_mask(self, tasks: Tasks, task: Task) -> None:
+        """Create as the caller creates: its umask, so that the kernel also honours a default ACL (P18)."""
+        mask = tasks.mask(task)
+        if mask != self._mask:
+            os.umask(mask)
+            self._mask = mask

@@ -1,0 +1,387 @@
+"""Calls that make, move and remove names: pin the parents, look, judge, then the same at-call on the pins.
+
+What exists already, or does not, is answered before any judgement, with the kernel's own errno: existence is visible
+to the worker anyway (stat is native), and `mkdir -p` must hear EEXIST of directories that it may not change (P38).
+The kernel walks nothing here but one component in a pinned directory.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from pincer_trace.effects import CREATE, LINK, MKDIR, MKNOD, READ, RENAME, RMDIR, SYMLINK, UNLINK, WRITE
+from pincer_trace.executor.opens import join
+from pincer_trace.gateway.gitconfig import ConfigWitness
+from pincer_trace.kernel import libc
+from pincer_trace.twin.authority import Target
+
+if TYPE_CHECKING:
+    from pincer_trace.executor.context import Context
+    from pincer_trace.executor.opens import Handler
+    from pincer_trace.gateway.tasks import Task
+
+_CWD = libc.AT_FDCWD
+_REMOVEDIR = 0x200
+_NOREPLACE, _EXCHANGE, _WHITEOUT = 1, 2, 4  # renameat2(2)
+_SUBTREE_LIMIT = 100_000  # entries judged one by one when a directory moves
+_DOTS = (b".", b"..")
+
+
+class Names:
+    """The handlers of the name family."""
+
+    def __init__(self, context: Context) -> None:
+        self._c = context
+
+    def handlers(self) -> dict[str, Handler]:
+        """By system call."""
+        return {
+            "rename": lambda _i, task, a: self._rename(task, _CWD, a[0], _CWD, a[1], 0),
+            "renameat": lambda _i, task, a: self._rename(task, a[0], a[1], a[2], a[3], 0),
+            "renameat2": lambda _i, task, a: self._rename(task, a[0], a[1], a[2], a[3], a[4] & 0xFFFFFFFF),
+            "unlink": lambda _i, task, a: self._unlink(task, _CWD, a[0], 0),
+            "rmdir": lambda _i, task, a: self._unlink(task, _CWD, a[0], _REMOVEDIR),
+            "unlinkat": lambda _i, task, a: self._unlink(task, a[0], a[1], a[2] & 0xFFFFFFFF),
+            "mkdir": lambda _i, task, a: self._mkdir(task, _CWD, a[0], a[1]),
+            "mkdirat": lambda _i, task, a: self._mkdir(task, a[0], a[1], a[2]),
+            "mknod": lambda _i, task, a: self._mknod(task, _CWD, a[0], a[1], a[2]),
+            "mknodat": lambda _i, task, a: self._mknod(task, a[0], a[1], a[2], a[3]),
+            "symlink": lambda _i, task, a: self._symlink(task, a[0], _CWD, a[1]),
+            "symlinkat": lambda _i, task, a: self._symlink(task, a[0], a[1], a[2]),
+            "link": lambda _i, task, a: self._link(task, _CWD, a[0], _CWD, a[1], 0),
+            "linkat": lambda _i, task, a: self._link(task, a[0], a[1], a[2], a[3], a[4] & 0xFFFFFFFF),
+        }
+
+    def _parent(self, task: Task, dirfd: int, address: int) -> tuple[int, bytes]:
+        return self._c.resolver.parent(task, dirfd, self._c.tasks.read_path(task, address))
+
+    def _target(self, parent: int, name: bytes, found: os.stat_result | None) -> Target:
+        path = join(self._c.resolver.path_of(parent), name)
+        return Target(path, parent=parent, name=name.rstrip(b"/"), found=found)
+
+    # -- making -----------------------------------------------------------------------------------------------------------
+
+    def _absent(self, parent: int, name: bytes) -> None:
+        """Raises OSError EEXIST when the name is taken, ENOENT when its directory was removed."""
+        if name in _DOTS or _look(parent, name.rstrip(b"/")) is not None:
+            raise OSError(errno.EEXIST, name)
+        if os.fstat(parent).st_nlink == 0:
+            raise OSError(errno.ENOENT, name)
+
+    def _mkdir(self, task: Task, dirfd: int, address: int, mode: int) -> int:
+        c = self._c
+        parent, name = self._parent(task, dirfd, address)
+        try:
+            self._absent(parent, name)
+            target = self._target(parent, name, None)
+            decision = c.authority.demand(task, MKDIR, target)
+            sequence = c.authority.intend(task, MKDIR, target, decision)
+            c.identity.take_mask(c.tasks, task)
+            with _Outcome(c, sequence):
+                os.mkdir(name, mode & 0o7777, dir_fd=parent)
+                c.provenance.note(parent, name)
+            return 0
+        finally:
+            os.close(parent)
+
+    def _mknod(self, task: Task, dirfd: int, address: int, mode: int, device: int) -> int:
+        c = self._c
+        kind = stat.S_IFMT(mode)
+        if kind == stat.S_IFDIR:
+            raise OSError(errno.EPERM, "mknod")
+        if kind not in (0, stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK, stat.S_IFCHR, stat.S_IFBLK):
+            raise OSError(errno.EINVAL, "mknod")
+        parent, name = self._parent(task, dirfd, address)
+        try:
+            self._absent(parent, name)
+            if name.endswith(b"/"):
+                raise OSError(errno.ENOENT, name)
+            target = self._target(parent, name, None)
+            effect = CREATE if kind in (0, stat.S_IFREG) else MKNOD
+            if kind in (stat.S_IFCHR, stat.S_IFBLK) and device & 0xFFFFFFFF:  # device 0 is overlayfs's whiteout
+                c.authority.forbid(task, MKNOD, target, "device nodes are not made on behalf of a worker")
+            decision = c.authority.demand(task, effect, target)
+            sequence = c.authority.intend(task, effect, target, decision)
+            c.identity.take_mask(c.tasks, task)
+            with _Outcome(c, sequence):
+                os.mknod(name, mode & 0o177777, 0, dir_fd=parent)
+                c.provenance.note(parent, name)
+            return 0
+        finally:
+            os.close(parent)
+
+    def _symlink(self, task: Task, text_address: int, dirfd: int, address: int) -> int:
+        c = self._c
+        text = c.tasks.read_path(task, text_address)
+        if not text:
+            raise OSError(errno.ENOENT, "symlink")
+        parent, name = self._parent(task, dirfd, address)
+        try:
+            self._absent(parent, name)
+            if name.endswith(b"/"):
+                raise OSError(errno.ENOENT, name)
+            target = self._target(parent, name, None)
+            decision = c.authority.demand(task, SYMLINK, target)
+            sequence = c.authority.intend(task, SYMLINK, target, decision, {"to": os.fsdecode(text)})
+            with _Outcome(c, sequence):
+                os.symlink(text, name, dir_fd=parent)
+                c.provenance.note(parent, name)
+            return 0
+        finally:
+            os.close(parent)
+
+    def _link(self, task: Task, olddirfd: int, old: int, newdirfd: int, new: int, flags: int) -> int:
+        """A second name for an object: judged as if that object were opened with the widest access (P28)."""
+        c = self._c
+        if flags & ~(libc.AT_SYMLINK_FOLLOW | libc.AT_EMPTY_PATH):
+            raise OSError(errno.EINVAL, "linkat")
+        source_path = c.tasks.read_path(task, old)
+        parent, name = -1, b""
+        source_parent, source_name = -1, b""
+        if not source_path and flags & libc.AT_EMPTY_PATH:
+            base, owned = c.resolver.base(task, olddirfd, b"")
+            source = base if owned else os.dup(base)
+        else:
+            source = c.resolver.pin(task, olddirfd, source_path, follow=bool(flags & libc.AT_SYMLINK_FOLLOW))
+        try:
+            found = os.fstat(source)
+            parent, name = self._parent(task, newdirfd, new)
+            self._absent(parent, name)
+            if name.endswith(b"/"):
+                raise OSError(errno.ENOENT, name)
+            if stat.S_ISDIR(found.st_mode):
+                raise OSError(errno.EPERM, "link of a directory")
+            if found.st_dev != os.fstat(parent).st_dev:
+                raise OSError(errno.EXDEV, "link")
+            target = self._target(parent, name, found)
+            extra: dict[str, object] = {}
+            if found.st_nlink:
+                source_target = Target(c.resolver.path_of(source), descriptor=source, found=found)
+                extra["from"] = os.fsdecode(source_target.path)
+                for effect in (READ, LINK):
+                    c.authority.demand(task, effect, source_target)
+            decision = c.authority.demand(task, LINK, target)
+            sequence = c.authority.intend(task, LINK, target, decision, extra)
+            with _Outcome(c, sequence):
+                if stat.S_ISLNK(found.st_mode):
+                    source_parent, source_name = self._parent(task, olddirfd, old)
+                    held = os.stat(source_name, dir_fd=source_parent, follow_symlinks=False)
+                    if (held.st_dev, held.st_ino) != (found.st_dev, found.st_ino):
+                        raise OSError(errno.ENOENT, source_name)
+                    libc.linkat(source_parent, source_name, parent, name, 0)
+                else:
+                    number = c.resolver.number(source)
+                    libc.linkat(c.resolver.names, number, parent, name, libc.AT_SYMLINK_FOLLOW)
+                if c.provenance.holds(source):
+                    c.provenance.keep(parent, name)
+            return 0
+        finally:
+            for descriptor in (source, parent, source_parent):
+                if descriptor >= 0:
+                    os.close(descriptor)
+
+    # -- removing --------------------------------------------------------------------------------------------------------
+
+    def _unlink(self, task: Task, dirfd: int, address: int, flags: int) -> int:
+        c = self._c
+        if flags & ~_REMOVEDIR:
+            raise OSError(errno.EINVAL, "unlinkat")
+        parent, name = self._parent(task, dirfd, address)
+        try:
+            bare = name.rstrip(b"/")
+            found = None if bare in _DOTS else _look(parent, bare)
+            directory = bool(flags & _REMOVEDIR)
+            removes = found is not None and stat.S_ISDIR(found.st_mode) == directory
+            if not removes or (name.endswith(b"/") and not directory):
+                _remove(parent, name, directory)  # the kernel refuses, each case with its own errno
+                raise OSError(errno.ENOENT, name)  # it appeared in between: it was not there when the worker asked
+            assert found is not None
+            if directory and found.st_nlink > 2 and _has_entries(parent, bare):
+                raise OSError(errno.ENOTEMPTY, name)
+            effect = RMDIR if directory else UNLINK
+            target = self._target(parent, name, found)
+            decision = c.authority.demand(task, effect, target)
+            sequence = c.authority.intend(task, effect, target, decision)
+            with _Outcome(c, sequence):
+                _remove(parent, name, directory)
+                c.provenance.forget(found)
+            return 0
+        finally:
+            os.close(parent)
+
+    # -- moving ------------------------------------------------------------------------------------------------------------
+
+    def _rename(self, task: Task, olddirfd: int, old: int, newdirfd: int, new: int, flags: int) -> int:
+        """Both ends are judged, and what they overwrite, and below a directory each protected name (P29)."""
+        c = self._c
+        if flags & ~(_NOREPLACE | _EXCHANGE | _WHITEOUT) or (flags & _EXCHANGE and flags & (_NOREPLACE | _WHITEOUT)):
+            raise OSError(errno.EINVAL, "renameat2")
+        source, source_name = self._parent(task, olddirfd, old)
+        goal = -1
+        witness = None
+        try:
+            goal, goal_name = self._parent(task, newdirfd, new)
+            found = None if source_name in _DOTS else _look(source, source_name.rstrip(b"/"))
+            replaced = None if goal_name in _DOTS else _look(goal, goal_name.rstrip(b"/"))
+            if self._is_refused(source, source_name, found, goal, goal_name, replaced, flags):
+                libc.renameat2(source, source_name, goal, goal_name, flags)  # the kernel refuses with its own errno
+                raise OSError(errno.EXDEV, "rename")
+            assert found is not None
+            if replaced is not None and (found.st_dev, found.st_ino) == (replaced.st_dev, replaced.st_ino):
+                if not flags:
+                    return 0  # two names of one file: rename(2) does nothing
+            if flags & _WHITEOUT:
+                raise OSError(errno.EPERM, "RENAME_WHITEOUT")
+            origin = self._target(source, source_name, found)
+            destination = self._target(goal, goal_name, replaced)
+            ends = [(origin, destination, found)]
+            if flags & _EXCHANGE and replaced is not None:
+                ends.append((destination, origin, replaced))
+            if stat.S_ISREG(found.st_mode) and not flags & _EXCHANGE:
+                witness = ConfigWitness(source, source_name, found, goal, goal_name)
+            c.authority.demand(task, RENAME, origin)
+            decision = c.authority.demand(task, RENAME, destination, witness)
+            if replaced is not None:
+                c.authority.demand(task, UNLINK, destination, witness)
+            if replaced is None or not flags & _EXCHANGE:
+                c.authority.demand(task, WRITE if stat.S_ISREG(found.st_mode) else RENAME, destination, witness)
+            self._judge_reading(task, source, source_name, found, origin, destination)
+            for here, there, what in ends:
+                if stat.S_ISDIR(what.st_mode):
+                    self._judge_subtree(task, here, there)
+            sequence = c.authority.intend(
+                task, RENAME, origin, decision, {"to": os.fsdecode(destination.path), "flags": flags}
+            )
+            with _Outcome(c, sequence):
+                owned = c.provenance.covers(source, 0, origin.path.count(b"/"))
+                libc.renameat2(source, source_name, goal, goal_name, flags)
+                if owned:
+                    c.provenance.keep(goal, goal_name)
+                if replaced is not None and not flags & _EXCHANGE:
+                    c.provenance.forget(replaced)
+                if any(stat.S_ISDIR(what.st_mode) for _, _, what in ends):
+                    c.reads.moved()
+            return 0
+        finally:
+            if witness is not None:
+                witness.close()
+            os.close(source)
+            if goal >= 0:
+                os.close(goal)
+
+    def _is_refused(
+        self,
+        source: int,
+        source_name: bytes,
+        found: os.stat_result | None,
+        goal: int,
+        goal_name: bytes,
+        replaced: os.stat_result | None,
+        flags: int,
+    ) -> bool:
+        """Whether the kernel is certain to refuse: then it says with which errno, and nothing needs judging."""
+        if found is None or goal_name in _DOTS:
+            return True
+        if os.fstat(source).st_dev != os.fstat(goal).st_dev:
+            return True
+        if flags & _NOREPLACE and replaced is not None:
+            return True
+        if flags & _EXCHANGE:
+            return replaced is None
+        directory = stat.S_ISDIR(found.st_mode)
+        if not directory and (source_name.endswith(b"/") or goal_name.endswith(b"/")):
+            return True
+        return replaced is not None and stat.S_ISDIR(replaced.st_mode) != directory
+
+    def _judge_reading(
+        self, task: Task, parent: int, name: bytes, found: os.stat_result, origin: Target, destination: Target
+    ) -> None:
+        """A secret may not be moved to where it could be read."""
+        if not stat.S_ISREG(found.st_mode):
+            return
+        decision = self._c.authority.judge(task, READ, origin)
+        if not self._c.authority.permits(decision):
+            moved = self._c.authority.judge(task, READ, destination)
+            if self._c.authority.permits(moved):
+                self._c.authority.refuse(task, RENAME, origin, decision)
+
+    def _judge_subtree(self, task: Task, here: Target, there: Target) -> None:
+        """Every name below a directory that moves, where a rule could care, under its old name and its new one."""
+        c = self._c
+        if not c.authority.cares_below(RENAME, here.path) and not c.authority.cares_below(RENAME, there.path):
+            return
+        top = os.open(here.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here.parent)
+        pending = [(top, b"")]
+        seen = 0
+        try:
+            while pending:
+                directory, below = pending.pop()
+                try:
+                    with os.scandir(directory) as entries:
+                        rows = [(os.fsencode(e.name), e.is_dir(follow_symlinks=False)) for e in entries]
+                    for name, is_directory in rows:
+                        seen += 1
+                        if seen > _SUBTREE_LIMIT:
+                            c.authority.forbid(task, RENAME, here, "the directory is too large to be judged name by name")
+                        relative = below + b"/" + name
+                        for end in (here, there):
+                            c.authority.demand(
+                                task, RENAME, Target(end.path + relative, parent=directory, name=name)
+                            )
+                        if is_directory:
+                            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+                            pending.append((os.open(name, flags, dir_fd=directory), relative))
+                finally:
+                    os.close(directory)
+        finally:
+            for directory, _ in pending:
+                os.close(directory)
+
+
+class _Outcome:
+    """Between the intent and its outcome: whatever happens, the ledger hears of it."""
+
+    __slots__ = ("_context", "_sequence")
+
+    def __init__(self, context: Context, sequence: int) -> None:
+        self._context = context
+        self._sequence = sequence
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        number = 0
+        if error is not None:
+            number = (error.errno or errno.EIO) if isinstance(error, OSError) else errno.EIO
+        self._context.authority.done(self._sequence, number)
+
+
+def _look(parent: int, name: bytes) -> os.stat_result | None:
+    """What the name holds, not followed; None when it is absent. Raises OSError otherwise."""
+    try:
+        return os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def _remove(parent: int, name: bytes, directory: bool) -> None:
+    if directory:
+        os.rmdir(name, dir_fd=parent)
+    else:
+        os.unlink(name, dir_fd=parent)
+
+
+def _has_entries(parent: int, name: bytes) -> bool:
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    except OSError:
+        return False
+    try:
+        with os.scandir(descriptor) as entries:
+            return next(iter(entries), None) is not None
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,473 @@
+"""open, openat, openat2, creat: pin, judge, open the pin again, and inject the descriptor.
+
+A plain read of a file or directory is the hot path: one walk, one fstat, one table look-up, one re-open, one ADDFD.
+Everything that can write, create, lock or block takes the longer ways below it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from pincer_trace.effects import CREATE, READ, TRUNCATE, WRITE
+from pincer_trace.executor.context import ANSWERED
+from pincer_trace.gateway.resolve import Forbidden
+from pincer_trace.kernel import libc, procfs
+from pincer_trace.kernel.libc import how, openat2
+from pincer_trace.kernel.notify import Continue
+from pincer_trace.twin.authority import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pincer_trace.executor.context import Context
+    from pincer_trace.gateway.tasks import Task
+
+    Handler = Callable[[int, Task, tuple[int, ...]], object]
+
+_O_PATH = os.O_PATH
+_CLOEXEC = os.O_CLOEXEC
+_OURS = os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK  # on every open that we make: inherit nothing, own no tty, never wait
+_WALK = os.O_DIRECTORY | os.O_NOFOLLOW  # flags of the call that belong to the walk
+_TMPFILE = os.O_TMPFILE
+_EFFECTFUL = os.O_CREAT | os.O_TRUNC | (_TMPFILE & ~os.O_DIRECTORY) | os.O_WRONLY | os.O_RDWR | _O_PATH
+_SETFL = os.O_APPEND | os.O_NONBLOCK | os.O_ASYNC | os.O_DIRECT | os.O_NOATIME  # what F_SETFL can set. fcntl(2)
+_KNOWN = 0o37777703  # VALID_OPEN_FLAGS of the kernel: openat2 refuses others
+_MAX_LINKS = 40
+
+_HOW_SIZE_FIRST = 24
+_RESOLVE_KNOWN = 0x3F
+
+# Character devices that hold nothing: a write to them changes nothing. Documentation/admin-guide/devices.txt
+_HARMLESS_DEVICES = frozenset(os.makedev(1, minor) for minor in (3, 5, 7, 8, 9))
+_TTY, _CONSOLE, _PTMX = os.makedev(5, 0), os.makedev(5, 1), os.makedev(5, 2)
+_TIOCGPTN = 0x80045430
+_PTS_MAJORS = range(136, 144)
+
+_CONTINUE_PATH = Continue(Continue.FLOOR_HOLDS)  # O_PATH is in a register, and such a descriptor gives no data (P12)
+
+
+class Opens:
+    """The handlers of the open family."""
+
+    def __init__(self, context: Context) -> None:
+        self._c = context
+        self._names = context.resolver.names
+        self._pins = {
+            extra: how(_O_PATH | _CLOEXEC | extra)
+            for extra in (0, os.O_DIRECTORY, os.O_NOFOLLOW, os.O_DIRECTORY | os.O_NOFOLLOW)
+        }
+
+    def handlers(self) -> dict[str, Handler]:
+        """By system call."""
+        return {
+            "open": lambda identity, task, a: self._open(identity, task, libc.AT_FDCWD, a[0], a[1], a[2]),
+            "creat": lambda identity, task, a: self._open(
+                identity, task, libc.AT_FDCWD, a[0], os.O_CREAT | os.O_WRONLY | os.O_TRUNC, a[1]
+            ),
+            "openat": lambda identity, task, a: self._open(identity, task, a[0], a[1], a[2], a[3]),
+            "openat2": self._openat2,
+        }
+
+    # -- the calls ---------------------------------------------------------------------------------------------------------
+
+    def _open(self, identity: int, task: Task, dirfd: int, address: int, flags: int, mode: int) -> object:
+        flags &= 0xFFFFFFFF
+        if not flags & _EFFECTFUL:
+            return self._read(identity, task, dirfd, self._c.tasks.read_path(task, address), flags, 0)
+        if flags & _O_PATH:
+            return _CONTINUE_PATH
+        path = self._c.tasks.read_path(task, address)
+        return self._effect(identity, task, dirfd, path, flags, mode & 0o7777, 0)
+
+    def _openat2(self, identity: int, task: Task, a: tuple[int, ...]) -> object:
+        size = a[3]
+        if size < _HOW_SIZE_FIRST:
+            raise OSError(errno.EINVAL, "size")
+        if size > 4096:
+            raise OSError(errno.E2BIG, "size")
+        structure = self._c.tasks.read_bytes(task, a[2], size)
+        if any(structure[_HOW_SIZE_FIRST:]):
+            raise OSError(errno.E2BIG, "open_how")
+        flags = int.from_bytes(structure[0:8], "little")
+        mode = int.from_bytes(structure[8:16], "little")
+        resolve = int.from_bytes(structure[16:24], "little")
+        creates = bool(flags & os.O_CREAT) or flags & _TMPFILE == _TMPFILE
+        if flags & ~_KNOWN or mode & ~0o7777 or (mode and not creates) or resolve & ~_RESOLVE_KNOWN:
+            raise OSError(errno.EINVAL, "open_how")
+        if resolve & libc.RESOLVE_BENEATH and resolve & libc.RESOLVE_IN_ROOT:
+            raise OSError(errno.EINVAL, "open_how")
+        if flags & _O_PATH:
+            # The flags are in memory: continued, they could be flipped; and O_PATH cannot be injected (P12). Callers
+            # of openat2 know kernels that lack it.
+            raise OSError(errno.ENOSYS, "openat2")
+        path = self._c.tasks.read_path(task, a[1])
+        if not flags & _EFFECTFUL:
+            return self._read(identity, task, a[0], path, flags, resolve)
+        return self._effect(identity, task, a[0], path, flags, mode, resolve)
+
+    # -- reading ---------------------------------------------------------------------------------------------------------------
+
+    def _read(self, identity: int, task: Task, dirfd: int, path: bytes, flags: int, resolve: int) -> object:
+        c = self._c
+        resolver = c.resolver
+        pin = self._pin(task, dirfd, path, flags & _WALK, resolve)
+        try:
+            found = os.fstat(pin)
+            kind = found.st_mode & 0o170000
+            if (kind != 0o100000 and kind != 0o040000) or resolver.in_procfs(found.st_dev):
+                return self._special(identity, task, pin, found, flags)
+            entry = c.reads.hot.get((task.executable_id, found.st_dev, found.st_ino, found.st_ctime_ns))
+            if entry is None:
+                target = Target(_live_name(resolver.path_of(pin), found), descriptor=pin, found=found)
+                entry = c.reads.admit(task, target, found)
+            opened = os.open(resolver.number(pin), (flags & ~_WALK) | _OURS, dir_fd=self._names)
+        finally:
+            os.close(pin)
+        try:
+            if not flags & os.O_NONBLOCK:
+                fcntl.fcntl(opened, fcntl.F_SETFL, flags & _SETFL)
+            c.listener.inject_and_answer(identity, opened, flags & _CLOEXEC)
+        finally:
+            os.close(opened)
+        c.reads.count(entry)
+        return ANSWERED
+
+    def _pin(self, task: Task, dirfd: int, path: bytes, walk: int, resolve: int) -> int:
+        """An O_PATH descriptor of the object, with the call's own walk flags. Raises OSError, Forbidden."""
+        if not path:
+            raise OSError(errno.ENOENT, path)
+        resolver = self._c.resolver
+        base, owned = resolver.base(task, dirfd, path)
+        try:
+            if resolve:
+                pointer = how(_O_PATH | _CLOEXEC | walk, 0, resolve | libc.RESOLVE_NO_MAGICLINKS)
+                pin = openat2(base, path, pointer)
+                if resolver.in_procfs(os.fstat(pin).st_dev):
+                    resolver_path = resolver.path_of(pin)
+                    if b"/proc/%d" % os.getpid() in resolver_path:
+                        os.close(pin)
+                        raise OSError(errno.EXDEV, path)
+                return pin
+            try:
+                pin = openat2(base, path, self._pins[walk])
+            except OSError as error:
+                if error.errno != errno.ELOOP:
+                    raise
+            else:
+                if not resolver.in_procfs(os.fstat(pin).st_dev):
+                    return pin
+                os.close(pin)
+            pin = resolver.walk(task, base, path, follow=not walk & os.O_NOFOLLOW)
+            if walk & os.O_DIRECTORY and not stat.S_ISDIR(os.fstat(pin).st_mode):
+                os.close(pin)
+                raise OSError(errno.ENOTDIR, path)
+            return pin
+        finally:
+            if owned:
+                os.close(base)
+
+    # -- objects that are no plain files -----------------------------------------------------------------------------------
+
+    def _special(self, identity: int, task: Task, pin: int, found: os.stat_result, flags: int) -> object:
+        """Procfs files, devices, FIFOs, links: reached for reading or for writing; `pin` stays the caller's."""
+        c = self._c
+        kind = stat.S_IFMT(found.st_mode)
+        if kind == stat.S_IFLNK:
+            raise OSError(errno.ELOOP, "link")
+        path = c.resolver.path_of(pin)
+        writes = flags & os.O_ACCMODE != os.O_RDONLY or bool(flags & os.O_TRUNC)
+        if kind == stat.S_IFDIR and writes:
+            raise OSError(errno.EISDIR, "directory")
+        target = Target(_live_name(path, found), descriptor=pin, found=found)
+        if c.resolver.in_procfs(found.st_dev):
+            try:
+                c.resolver.check_procfs(path)
+            except Forbidden as forbidden:
+                c.authority.forbid(task, WRITE if writes else READ, target, forbidden.reason)
+        elif kind == stat.S_IFCHR and found.st_rdev == _TTY:
+            return self._controlling_terminal(identity, task, flags)
+        elif kind == stat.S_IFCHR and os.major(found.st_rdev) in _PTS_MAJORS:
+            self._check_terminal(task, target, found.st_rdev, WRITE if writes else READ)
+        nameless = not path.startswith(b"/") or path.startswith(b"/memfd:")  # pipes and the like of the tree's own
+        if nameless or (kind == stat.S_IFCHR and found.st_rdev in _HARMLESS_DEVICES):
+            sequence = None
+        elif writes:
+            decision = c.authority.demand(task, WRITE, target)
+            sequence = c.authority.intend(task, WRITE, target, decision)
+        else:
+            c.reads.count(c.reads.admit(task, target, found))
+            sequence = None
+        if kind == stat.S_IFIFO and not flags & os.O_NONBLOCK and flags & os.O_ACCMODE != os.O_RDWR:
+            c.blocking.start(identity, task, os.dup(pin), flags & ~_WALK, sequence)
+            return ANSWERED
+        if kind == stat.S_IFCHR and not flags & os.O_NONBLOCK and found.st_rdev not in _HARMLESS_DEVICES:
+            if found.st_rdev != _PTMX and os.major(found.st_rdev) not in _PTS_MAJORS:
+                c.blocking.start(identity, task, os.dup(pin), flags & ~_WALK, sequence)
+                return ANSWERED
+        return self._reopen(identity, task, pin, flags, sequence, found)
+
+    def _check_terminal(self, task: Task, target: Target, device: int, effect: str) -> None:
+        """Other people's terminals can be typed on and listened to: only our own, and those that the tree made."""
+        c = self._c
+        if device in c.terminals or procfs.stat(task.tid).tty == _tty_number(device):
+            return
+        c.authority.forbid(task, effect, target, "it is the terminal of another session")
+
+    def _controlling_terminal(self, identity: int, task: Task, flags: int) -> object:
+        """/dev/tty is the *caller's* terminal (P15)."""
+        number = procfs.stat(task.tid).tty
+        if number == 0:
+            raise OSError(errno.ENXIO, "/dev/tty")
+        major, minor = (number >> 8) & 0xFFF, (number & 0xFF) | ((number >> 12) & 0xFFF00)
+        device = os.makedev(major, minor)
+        if major in _PTS_MAJORS:
+            name = b"/dev/pts/%d" % (minor + (major - 136) * 256)
+        else:
+            name = os.readlink(b"/sys/dev/char/%d:%d" % (major, minor)).rpartition(b"/")[2]
+            name = b"/dev/" + name
+        opened = os.open(name, (flags & ~_WALK) | _OURS)
+        if os.fstat(opened).st_rdev != device:
+            os.close(opened)
+            raise OSError(errno.ENXIO, "/dev/tty")
+        self._give(identity, opened, flags)
+        return ANSWERED
+
+    # -- writing and creating ------------------------------------------------------------------------------------------------
+
+    def _effect(
+        self, identity: int, task: Task, dirfd: int, path: bytes, flags: int, mode: int, resolve: int
+    ) -> object:
+        if flags & _TMPFILE == _TMPFILE:
+            return self._nameless_file(identity, task, dirfd, path, flags, mode, resolve)
+        if flags & os.O_CREAT:
+            if flags & os.O_DIRECTORY:
+                raise OSError(errno.EINVAL, "O_CREAT | O_DIRECTORY")  # since Linux 6.4; before it could half succeed
+            return self._open_or_create(identity, task, dirfd, path, flags, mode, resolve)
+        pin = self._pin(task, dirfd, path, flags & _WALK, resolve)
+        try:
+            return self._write_existing(identity, task, pin, flags)
+        finally:
+            os.close(pin)
+
+    def _write_existing(
+        self, identity: int, task: Task, pin: int, flags: int, parent: int = -1, name: bytes = b""
+    ) -> object:
+        """`pin` is there already: judge it as what it is, and open it again for the access that was asked."""
+        c = self._c
+        found = os.fstat(pin)
+        kind = stat.S_IFMT(found.st_mode)
+        if kind != stat.S_IFREG or c.resolver.in_procfs(found.st_dev):
+            return self._special(identity, task, pin, found, flags)
+        if flags & (os.O_ACCMODE | os.O_TRUNC) == 0:  # O_CREAT alone: the file exists, so it is a read
+            target = Target(_live_name(c.resolver.path_of(pin), found), descriptor=pin, found=found)
+            c.reads.count(c.reads.admit(task, target, found))
+            return self._reopen(identity, task, pin, flags, None, found)
+        raw = c.resolver.path_of(pin)
+        if raw.startswith(b"/memfd:"):
+            return self._reopen(identity, task, pin, flags, None, found)
+        target = Target(_live_name(raw, found), parent=parent, name=name, descriptor=pin, found=found)
+        decision = c.authority.demand(task, WRITE, target)
+        if flags & os.O_ACCMODE != os.O_WRONLY:
+            decision_to_read = c.authority.judge(task, READ, target)
+            if not c.authority.permits(decision_to_read):
+                c.authority.refuse(task, READ, target, decision_to_read)
+        effect = WRITE
+        if flags & os.O_TRUNC:
+            effect = TRUNCATE
+            decision = c.authority.demand(task, TRUNCATE, target)
+        sequence = c.authority.intend(task, effect, target, decision)
+        return self._reopen(identity, task, pin, flags, sequence, found)
+
+    def _reopen(
+        self, identity: int, task: Task, pin: int, flags: int, sequence: int | None, found: os.stat_result
+    ) -> object:
+        """Open the pinned object itself, without a second walk, and give it to the worker."""
+        c = self._c
+        wanted = flags & ~(os.O_CREAT | os.O_EXCL | _WALK) | _OURS
+        try:
+            opened = os.open(c.resolver.number(pin), wanted, dir_fd=self._names)
+        except OSError as error:
+            if error.errno == errno.EAGAIN and stat.S_ISREG(found.st_mode) and not flags & os.O_NONBLOCK:
+                c.blocking.start(identity, task, os.dup(pin), wanted & ~os.O_NONBLOCK, sequence)  # a lease (P73)
+                return ANSWERED
+            self._settle(sequence, error.errno or errno.EIO)
+            raise
+        self._settle(sequence, 0)
+        if found.st_rdev == _PTMX and stat.S_ISCHR(found.st_mode):
+            self._note_terminal(opened)
+        self._give(identity, opened, flags)
+        return ANSWERED
+
+    def _note_terminal(self, master: int) -> None:
+        number = int.from_bytes(fcntl.ioctl(master, _TIOCGPTN, b"\0\0\0\0"), "little")
+        self._c.terminals.add(os.makedev(136 + number // 256, number % 256))
+
+    def _settle(self, sequence: int | None, error: int) -> None:
+        if sequence is not None:
+            self._c.authority.done(sequence, error)
+
+    def _give(self, identity: int, opened: int, flags: int) -> None:
+        give(self._c, identity, opened, flags)
+
+    def _open_or_create(
+        self, identity: int, task: Task, dirfd: int, path: bytes, flags: int, mode: int, resolve: int
+    ) -> object:
+        """O_CREAT: the last component may be absent, a file, or a link to follow (P19)."""
+        if path.endswith(b"/"):
+            raise OSError(errno.EISDIR, path)
+        if resolve:
+            return self._create_restricted(identity, task, dirfd, path, flags, mode, resolve)
+        c = self._c
+        parent, name = c.resolver.parent(task, dirfd, path)
+        try:
+            for _ in range(_MAX_LINKS):
+                if name in (b".", b".."):
+                    raise OSError(errno.EISDIR, path)
+                try:
+                    pin = os.open(name, _O_PATH | _CLOEXEC | os.O_NOFOLLOW, dir_fd=parent)
+                except FileNotFoundError:
+                    answer = self._create(identity, task, parent, name, flags, mode)
+                    if answer is not None:
+                        return answer
+                    continue  # it appeared meanwhile
+                try:
+                    if flags & os.O_EXCL:
+                        raise OSError(errno.EEXIST, path)
+                    found = os.fstat(pin)
+                    if not stat.S_ISLNK(found.st_mode):
+                        if stat.S_ISDIR(found.st_mode):
+                            raise OSError(errno.EISDIR, path)
+                        return self._write_existing(identity, task, pin, flags, parent, name)
+                    if flags & os.O_NOFOLLOW:
+                        raise OSError(errno.ELOOP, path)
+                    if c.resolver.in_procfs(found.st_dev):  # a magic link, such as /proc/self/fd/3
+                        there = c.resolver.walk(task, parent, name, follow=True)
+                        try:
+                            return self._write_existing(identity, task, there, flags)
+                        finally:
+                            os.close(there)
+                    text = os.readlink(b"", dir_fd=pin)
+                finally:
+                    os.close(pin)
+                if text.endswith(b"/"):
+                    raise OSError(errno.EISDIR, path)
+                following, name = self._parent_of_link(task, parent, text)
+                os.close(parent)
+                parent = following
+            raise OSError(errno.ELOOP, path)
+        finally:
+            os.close(parent)
+
+    def _parent_of_link(self, task: Task, parent: int, text: bytes) -> tuple[int, bytes]:
+        """The directory and last component of a link's text, read from `parent`."""
+        cut = text.rfind(b"/") + 1
+        above, name = text[:cut], text[cut:]
+        if not above:
+            return os.dup(parent), name
+        return self._c.resolver._pin(task, parent, above, how(_O_PATH | _CLOEXEC | os.O_DIRECTORY), True), name
+
+    def _create_restricted(
+        self, identity: int, task: Task, dirfd: int, path: bytes, flags: int, mode: int, resolve: int
+    ) -> object:
+        """openat2 with RESOLVE_* and O_CREAT: the kernel resolves what exists; a new name in a directory so found."""
+        try:
+            pin = self._pin(task, dirfd, path, flags & _WALK, resolve)
+        except FileNotFoundError:
+            pass
+        else:
+            try:
+                if flags & os.O_EXCL:
+                    raise OSError(errno.EEXIST, path)
+                return self._write_existing(identity, task, pin, flags)
+            finally:
+                os.close(pin)
+        cut = path.rfind(b"/") + 1
+        parent = self._pin(task, dirfd, path[:cut] or b".", os.O_DIRECTORY, resolve)
+        try:
+            answer = self._create(identity, task, parent, path[cut:], flags | os.O_EXCL, mode)
+            if answer is None:
+                raise OSError(errno.EEXIST if flags & os.O_EXCL else errno.EAGAIN, path)
+            return answer
+        finally:
+            os.close(parent)
+
+    def _create(
+        self, identity: int, task: Task, parent: int, name: bytes, flags: int, mode: int
+    ) -> object | None:
+        """Make the absent `name` in `parent`; None when it appeared meanwhile (or a dangling link is there)."""
+        c = self._c
+        if os.fstat(parent).st_nlink == 0 or c.resolver.in_procfs(os.fstat(parent).st_dev):
+            raise OSError(errno.ENOENT, name)  # a removed directory holds nothing; procfs makes nothing
+        target = Target(join(c.resolver.path_of(parent), name), parent=parent, name=name)
+        decision = c.authority.demand(task, CREATE, target)
+        sequence = c.authority.intend(task, CREATE, target, decision)
+        c.identity.take_mask(c.tasks, task)
+        wanted = flags & ~os.O_NOFOLLOW | os.O_EXCL | os.O_NOFOLLOW | _OURS
+        try:
+            opened = os.open(name, wanted, mode, dir_fd=parent)
+        except OSError as error:
+            self._settle(sequence, error.errno or errno.EIO)
+            if error.errno == errno.EEXIST and not flags & os.O_EXCL:
+                return None
+            raise
+        c.provenance.note_descriptor(opened, parent)
+        self._settle(sequence, 0)
+        self._give(identity, opened, flags)
+        return ANSWERED
+
+    def _nameless_file(
+        self, identity: int, task: Task, dirfd: int, path: bytes, flags: int, mode: int, resolve: int
+    ) -> object:
+        """O_TMPFILE: judged as a creation in its directory; a name made later is judged at linkat (P19)."""
+        c = self._c
+        if flags & os.O_ACCMODE not in (os.O_WRONLY, os.O_RDWR) or flags & os.O_CREAT:
+            raise OSError(errno.EINVAL, "O_TMPFILE")
+        pin = self._pin(task, dirfd, path, os.O_DIRECTORY, resolve)
+        try:
+            target = Target(join(c.resolver.path_of(pin), b"#nameless"), parent=pin)
+            decision = c.authority.demand(task, CREATE, target)
+            sequence = c.authority.intend(task, CREATE, target, decision)
+            c.identity.take_mask(c.tasks, task)
+            try:
+                opened = os.open(b".", flags & ~os.O_NOFOLLOW | _OURS, mode, dir_fd=pin)
+            except OSError as error:
+                self._settle(sequence, error.errno or errno.EIO)
+                raise
+            c.provenance.note_descriptor(opened, pin)
+            self._settle(sequence, 0)
+        finally:
+            os.close(pin)
+        self._give(identity, opened, flags)
+        return ANSWERED
+
+
+def give(c: Context, identity: int, opened: int, flags: int) -> None:
+    """The long form: inject, close our copy, then answer, so that no copy outlives the answer (P72)."""
+    try:
+        if not flags & os.O_NONBLOCK:
+            fcntl.fcntl(opened, fcntl.F_SETFL, flags & _SETFL)
+        number = c.listener.inject(identity, opened, flags & _CLOEXEC)
+    finally:
+        os.close(opened)
+    c.listener.respond(identity, number)
+
+
+def join(directory: bytes, name: bytes) -> bytes:
+    """The path of an entry; a trailing slash of the name is no part of it."""
+    name = name.rstrip(b"/")
+    return directory + name if directory.endswith(b"/") else directory + b"/" + name
+
+
+def _live_name(path: bytes, found: os.stat_result) -> bytes:
+    """The name by which an object is judged: that of a removed one without the kernel's mark."""
+    return path.removesuffix(b" (deleted)") if found.st_nlink == 0 else path
+
+
+def _tty_number(device: int) -> int:
+    """The device number as /proc/PID/stat writes it (new_encode_dev)."""
+    major, minor = os.major(device), os.minor(device)
+    return (minor & 0xFF) | (major << 8) | ((minor & ~0xFF) << 12)

@@ -1,0 +1,189 @@
+"""Names that the floor refuses to the worker itself: unix sockets bound to a path, and POSIX message queues.
+
+A bind needs the caller's exact bytes, directory and umask, all of which are process-wide: one helper thread has a file
+system context of its own for it (hazards P77, P99). What is bound then reads back as the worker wrote it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import queue
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+from pincer_trace.effects import BIND, CREATE, READ, UNLINK, WRITE
+from pincer_trace.executor.context import ANSWERED
+from pincer_trace.executor.opens import give, join
+from pincer_trace.kernel import libc
+from pincer_trace.kernel.notify import Continue
+from pincer_trace.twin.authority import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pincer_trace.executor.context import Context
+    from pincer_trace.executor.identity import Credentials
+    from pincer_trace.executor.opens import Handler
+    from pincer_trace.gateway.tasks import Task
+
+_CLONE_FS = 0x200
+_SUN_PATH = 108  # bytes of sockaddr_un.sun_path. unix(7)
+_FLOOR_HOLDS = Continue(Continue.FLOOR_HOLDS)
+_QUEUES = b"/dev/mqueue/"
+
+
+class OwnPlace:
+    """A thread with a working directory and umask of its own, for calls that take neither as an argument."""
+
+    def __init__(self) -> None:
+        self._work: queue.SimpleQueue[tuple[Callable[[], int], queue.SimpleQueue[int]] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def run(self, act: Callable[[], int]) -> int:
+        """The errno (0: done) of `act`, run there. Waits for it: bind and mq_open do not block."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name="own-place", daemon=True)
+            self._thread.start()
+        answer: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._work.put((act, answer))
+        return answer.get()
+
+    def _serve(self) -> None:
+        libc.call("unshare", _CLONE_FS)
+        while (work := self._work.get()) is not None:
+            act, answer = work
+            error = errno.EACCES
+            try:
+                error = act()
+            except OSError as failure:
+                error = failure.errno or errno.EACCES
+            finally:
+                answer.put(error)
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._work.put(None)
+            self._thread.join()
+
+
+class Sockets:
+    """The handlers of bind and the message queues."""
+
+    def __init__(self, context: Context, place: OwnPlace) -> None:
+        self._c = context
+        self._place = place
+
+    def handlers(self) -> dict[str, Handler]:
+        """By system call."""
+        return {"bind": self._bind, "mq_open": self._mq_open, "mq_unlink": self._mq_unlink}
+
+    def _bind(self, _identity: int, task: Task, a: tuple[int, ...]) -> object:
+        c = self._c
+        size = a[2] & 0xFFFFFFFF
+        if size < 3 or size > 128:
+            return _FLOOR_HOLDS  # the kernel's errno, or autobind; rewritten into a path, the floor refuses the name
+        address = c.tasks.read_bytes(task, a[1], size)
+        if int.from_bytes(address[:2], "little") != socket.AF_UNIX or address[2] == 0:
+            return _FLOOR_HOLDS  # not a path; and a path put there later fails by the floor
+        if size > 2 + _SUN_PATH:
+            raise OSError(errno.EINVAL, "address")
+        path = address[2:].split(b"\0", 1)[0]
+        own = c.tasks.descriptor(task, a[0] & 0xFFFFFFFF)
+        parent = -1
+        try:
+            with socket.socket(fileno=os.dup(own)) as checked:
+                if checked.family != socket.AF_UNIX:
+                    return _FLOOR_HOLDS
+            parent, name = c.resolver.parent(task, libc.AT_FDCWD, path)
+            try:
+                os.stat(name.rstrip(b"/"), dir_fd=parent, follow_symlinks=False)
+            except FileNotFoundError:
+                pass
+            else:
+                raise OSError(errno.EADDRINUSE, path)
+            target = Target(join(c.resolver.path_of(parent), name), parent=parent, name=name.rstrip(b"/"))
+            decision = c.authority.demand(task, BIND, target)
+            sequence = c.authority.intend(task, BIND, target, decision)
+            directory = c.tasks.directory(task)
+            mask = c.tasks.mask(task)
+            wanted = c.identity.credentials(task)
+            error = self._place.run(lambda: _bind_there(own, address, directory, mask, wanted))
+            if not error:
+                error = self._confirm(own, parent, name)
+            c.authority.done(sequence, error)
+            if error:
+                raise OSError(error, path)
+            c.provenance.note(parent, name)
+            return 0
+        finally:
+            os.close(own)
+            if parent >= 0:
+                os.close(parent)
+
+    def _confirm(self, _own: int, parent: int, name: bytes) -> int:
+        """The name must have appeared in the directory that was judged."""
+        try:
+            os.stat(name.rstrip(b"/"), dir_fd=parent, follow_symlinks=False)
+        except OSError:
+            return errno.EACCES
+        return 0
+
+    def _mq_open(self, identity: int, task: Task, a: tuple[int, ...]) -> object:
+        c = self._c
+        name = self._queue_name(task, a[0])
+        flags = a[1] & 0xFFFFFFFF
+        attributes = c.tasks.read_bytes(task, a[3], 64) if flags & os.O_CREAT and a[3] else None
+        target = Target(_QUEUES + name)
+        effects = [READ] if flags & os.O_ACCMODE != os.O_WRONLY else []
+        if flags & os.O_ACCMODE != os.O_RDONLY:
+            effects.append(WRITE)
+        if flags & os.O_CREAT:
+            effects.append(CREATE)
+        for effect in effects:
+            decision = c.authority.demand(task, effect, target)
+        sequence = c.authority.intend(task, effects[-1], target, decision)
+        c.identity.take_mask(c.tasks, task)
+        try:
+            opened = libc.call("mq_open", name, flags | os.O_CLOEXEC, a[2] & 0o7777, attributes)
+        except OSError as error:
+            c.authority.done(sequence, error.errno or errno.EIO)
+            raise
+        c.authority.done(sequence)
+        give(c, identity, opened, flags | os.O_NONBLOCK | (os.O_CLOEXEC & flags))
+        return ANSWERED
+
+    def _mq_unlink(self, _identity: int, task: Task, a: tuple[int, ...]) -> int:
+        c = self._c
+        name = self._queue_name(task, a[0])
+        target = Target(_QUEUES + name)
+        decision = c.authority.demand(task, UNLINK, target)
+        sequence = c.authority.intend(task, UNLINK, target, decision)
+        try:
+            libc.call("mq_unlink", name)
+        except OSError as error:
+            c.authority.done(sequence, error.errno or errno.EIO)
+            raise
+        c.authority.done(sequence)
+        return 0
+
+    def _queue_name(self, task: Task, address: int) -> bytes:
+        """The kernel's form has no leading slash; libc strips it. mq_overview(7)"""
+        name = self._c.tasks.read_path(task, address)
+        if not name:
+            raise OSError(errno.ENOENT, "queue")
+        if b"/" in name:
+            raise OSError(errno.EACCES, "queue")
+        return name
+
+
+def _bind_there(own: int, address: bytes, directory: int, mask: int, wanted: Credentials | None) -> int:
+    if wanted is not None:
+        from pincer_trace.executor.identity import Identity
+
+        Identity().assume(wanted)
+    os.fchdir(directory)
+    os.umask(mask)
+    libc.call("bind", own, address, len(address))
+    return 0

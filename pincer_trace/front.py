@@ -1,0 +1,238 @@
+"""The front: the shell's child. It keeps the terminal's process group with the worker in it, waits, mirrors stops,
+passes the exit status, and is the watchdog that ends the tree when the engine dies (P5, P76).
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+from typing import TYPE_CHECKING
+
+from pincer_trace.errors import FAILURE, UserError
+
+if TYPE_CHECKING:
+    from pincer_trace.options import RunOptions
+
+_SI_KERNEL = 0x80
+_FORWARDED = (
+    signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP, signal.SIGCONT, signal.SIGUSR1,
+    signal.SIGUSR2, signal.SIGWINCH, signal.SIGALRM,
+)  # fmt: skip
+_WATCHED = (*_FORWARDED, signal.SIGTTIN, signal.SIGTTOU, signal.SIGPIPE)
+
+
+def run(options: RunOptions) -> int:
+    """Supervise one command; the exit status. Raises UserError before anything was started."""
+    from pincer_trace import paths, worker
+    from pincer_trace.kernel import filter as program
+    from pincer_trace.kernel.landlock import Floor
+    from pincer_trace.ledger import Session
+    from pincer_trace.profile import Overlay, Places, load
+
+    command = worker.find_command(options.command[0], os.environ.get("PATH"))
+    cache = os.path.join(paths.state_directory(), "compiled")
+    extra = [options.session_dir] if options.session_dir else []
+    places = Places.of(os.getcwd(), os.environ, command, extra)
+    overlay = Overlay(allow_write=options.allow_write, protect=options.protect)
+    profile = load(options.profile or "default", places, overlay=overlay, cache_directory=cache)
+    floor = Floor.probe()
+    for layer in options.require:
+        for missing in floor.missing:
+            if missing.split(" ")[0] == layer or missing.startswith(layer + " "):
+                raise UserError(f"--require {layer}: this kernel lacks {missing}")
+    for descriptor in options.pass_fd:
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            raise UserError(f"--pass-fd {descriptor}: no such descriptor is open") from None
+    plan = worker.Plan(
+        os.fsencode(command),
+        [os.fsencode(argument) for argument in options.command],
+        os.environb,
+        program=program.load_filter(cache),
+        floor=floor,
+        keep=options.pass_fd,
+    )
+    session = Session.create(
+        options.session_dir,
+        command=plan.arguments,
+        profile_name=profile.name,
+        profile_digest=profile.digest,
+        workspace=places.workspace,
+        details={"landlock_abi": floor.abi, "missing": floor.missing, "confirm": options.confirm},
+    )
+    if not options.quiet:
+        for missing in floor.missing:
+            _say(f"this kernel lacks {missing}")
+        if options.confirm == "auto":
+            _say("--confirm auto: effects that need a confirmation are allowed and recorded")
+    from pincer_trace.kernel import libc
+
+    libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)  # if the engine dies, the tree comes to us, to be ended
+    ours, engines = socket.socketpair()
+    engine = os.fork()
+    if engine == 0:
+        ours.close()
+        _be_engine(options, plan, profile, session, engines)
+    engines.close()
+    session.ledger.leave()
+    for descriptor in options.pass_fd:
+        if descriptor > 2:
+            os.close(descriptor)
+    return _Front(engine, ours, quiet=options.quiet).wait()
+
+
+def _be_engine(options: RunOptions, plan: object, profile: object, session: object, control: socket.socket) -> None:
+    """The rest of the engine's life, in the forked child: never returns."""
+    status = 1
+    try:
+        from pincer_trace.engine import Engine
+
+        Engine(
+            plan,  # type: ignore[arg-type]
+            profile,  # type: ignore[arg-type]
+            session,  # type: ignore[arg-type]
+            control,
+            keep=options.leftover == "keep",
+            confirm_all=options.confirm == "auto",
+        ).run()
+        status = 0
+    except UserError as error:
+        session.ledger.close(error.exit_status, 0)  # type: ignore[attr-defined]
+        _send(control, f"failed {error.exit_status} {error}")
+    except BaseException as error:  # noqa: BLE001 - the front must hear of it, whatever it is
+        if os.environ.get("PINCER_TRACE_DEBUG"):
+            import traceback
+
+            _send(control, "failed 125 " + traceback.format_exc().replace("\n", " | "))
+        _send(control, f"failed 125 the supervisor failed: {type(error).__name__}: {error}")
+    finally:
+        os._exit(status)
+
+
+def _send(control: socket.socket, message: str) -> None:
+    try:
+        control.sendall(message.encode("utf-8", "replace") + b"\n")
+    except OSError:
+        pass
+
+
+def _say(message: str) -> None:
+    try:
+        os.write(2, b"pincer-trace: " + message.encode("utf-8", "replace") + b"\n")
+    except OSError:
+        pass
+
+
+class _Front:
+    """Waits for the engine's word and for signals, until the run has ended."""
+
+    def __init__(self, engine: int, control: socket.socket, *, quiet: bool) -> None:
+        self._engine = engine
+        self._control = control
+        self._quiet = quiet
+        self._worker = -1  # a pidfd
+        self._listener = -1
+        self._pending = b""
+
+    def wait(self) -> int:
+        """The exit status for our own caller."""
+        null = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1):  # the worker's alone: an end of file must be seen when the worker closes them
+            os.dup2(null, stream)
+        os.close(null)
+        signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
+        from pincer_trace.kernel import signals
+
+        descriptor = signals.signal_descriptor(_WATCHED)
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        poll.register(self._control, select.POLLIN)
+        while True:
+            for ready, _ in poll.poll():
+                if ready == descriptor:
+                    for number, code in signals.read_signals(descriptor):
+                        self._signal(number, code)
+                else:
+                    status = self._hear()
+                    if status is not None:
+                        return status
+
+    def _signal(self, number: int, code: int) -> None:
+        """What a process sent to us is meant for the worker; what the terminal sent, the worker has itself."""
+        if code == _SI_KERNEL or number not in _FORWARDED or self._worker < 0:
+            return
+        try:
+            signal.pidfd_send_signal(self._worker, number)
+        except OSError:
+            pass
+
+    def _hear(self) -> int | None:
+        data, descriptors, _, _ = socket.recv_fds(self._control, 4096, 1)
+        if descriptors:
+            self._listener = descriptors[0]
+        if not data:
+            return self._engine_died()
+        self._pending += data
+        *lines, self._pending = self._pending.split(b"\n")
+        for line in lines:
+            word, _, rest = line.partition(b" ")
+            if word == b"worker":
+                self._worker = os.pidfd_open(int(rest))
+            elif word == b"stopped":
+                self._stop(int(rest))
+            elif word == b"failed":
+                number, _, message = rest.partition(b" ")
+                self._last_line(message, always=True)
+                return int(number)
+            elif word == b"exit":
+                number, _, message = rest.partition(b" ")
+                self._last_line(message)
+                return self._leave(int(number))
+        return None
+
+    def _stop(self, number: int) -> None:
+        """Stop as the worker did, so that the shell gets its terminal back; SIGCONT to our group resumes both."""
+        if number == signal.SIGSTOP:
+            os.kill(os.getpid(), number)
+            return
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
+        signal.pthread_sigmask(signal.SIG_BLOCK, [number])
+
+    def _last_line(self, message: bytes, *, always: bool = False) -> None:
+        if always or not self._quiet:
+            _say(message.decode("utf-8", "replace"))
+
+    def _leave(self, status: int) -> int:
+        """`status` is the worker's exit status, or minus its signal. A shell in between must know of a Ctrl-C."""
+        if status == -signal.SIGINT:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        return status if status >= 0 else 128 - status
+
+    def _engine_died(self) -> int:
+        """End the tree: its held calls stay unanswered, since we hold the listener, until nobody is left."""
+        from pincer_trace.kernel import procfs
+
+        me = os.getpid()
+        while True:
+            for pid in procfs.descendants(me):
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except OSError:
+                    pass
+            try:
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            except ChildProcessError:
+                break
+            select.select([], [], [], 0.002)
+        _say("the supervisor ended unexpectedly: every process of the run was ended; what it did is in the log")
+        return FAILURE
+
+

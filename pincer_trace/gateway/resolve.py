@@ -1,0 +1,283 @@
+"""From the worker's path to a pinned object, as the worker's own kernel walk would find it.
+
+The common walk is one openat2 that refuses magic links. What it refuses, and all that ends in procfs, is walked again
+one component at a time for the caller's own `/proc/self` (hazards P26, P90): by us, `/proc/self` would be us.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from pincer_trace.kernel import procfs
+from pincer_trace.kernel.libc import AT_FDCWD, how, openat2
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pincer_trace.gateway.tasks import Task, Tasks
+
+O_PATH = os.O_PATH | os.O_CLOEXEC
+_PIN = how(O_PATH)
+_PIN_NOFOLLOW = how(O_PATH | os.O_NOFOLLOW)
+_PIN_DIRECTORY = how(O_PATH | os.O_DIRECTORY)
+_MAX_LINKS = 40  # the kernel's MAXSYMLINKS
+
+# Files of /proc/PID that tell no more of a foreign process than `ps` does (P68)
+OPEN_OF_OTHERS = frozenset(
+    {b"stat", b"status", b"statm", b"cmdline", b"comm", b"cgroup", b"limits", b"mountinfo", b"mounts"}
+)
+
+
+class Forbidden(Exception):
+    """A walk that leads into another process of the machine. `path` is what it would have reached."""
+
+    def __init__(self, path: bytes, reason: str) -> None:
+        super().__init__(reason)
+        self.path = path
+        self.reason = reason
+
+
+class Resolver:
+    """Walks for one engine. `root` is the process number that every worker descends from."""
+
+    def __init__(self, tasks: Tasks, root: int) -> None:
+        self._tasks = tasks
+        self._root = root
+        self._procfs = _procfs_devices()
+        self.names = os.open("/proc/self/fd", O_PATH | os.O_DIRECTORY)  # our descriptors by number: re-open, readlink
+        self._numbers = [b"%d" % n for n in range(4096)]
+
+    def close(self) -> None:
+        os.close(self.names)
+
+    # -- pinned descriptors --------------------------------------------------------------------------------------------
+
+    def number(self, descriptor: int) -> bytes:
+        """The name of our own descriptor below `names`."""
+        return self._numbers[descriptor] if descriptor < 4096 else b"%d" % descriptor
+
+    def path_of(self, descriptor: int) -> bytes:
+        """The path of a pinned object, re-derived from the pin. Raises OSError ENAMETOOLONG beyond 4,095 bytes."""
+        try:
+            return os.readlink(self.number(descriptor), dir_fd=self.names)
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            return _long_path(descriptor)
+
+    def in_procfs(self, device: int) -> bool:
+        return device in self._procfs
+
+    def is_ours(self, pid: int) -> bool:
+        """Whether process `pid` belongs to the worker's tree."""
+        return procfs.is_below(pid, self._root) and pid != self._root
+
+    # -- walks -----------------------------------------------------------------------------------------------------------
+
+    def base(self, task: Task, dirfd: int, path: bytes) -> tuple[int, bool]:
+        """Where the walk starts: (descriptor, whether the caller must close it). `dirfd` is the call's register."""
+        if path[:1] == b"/":
+            return AT_FDCWD, False
+        dirfd &= 0xFFFFFFFF  # an int arrives zero- or sign-extended (P22)
+        if dirfd >= 0x80000000:
+            dirfd -= 0x100000000
+        if dirfd == AT_FDCWD:
+            return self._tasks.directory(task), False
+        return self._tasks.descriptor(task, dirfd), True
+
+    def pin(self, task: Task, dirfd: int, path: bytes, *, follow: bool = True) -> int:
+        """An O_PATH descriptor of the object at `path`, the caller's to close. Raises OSError, Forbidden."""
+        if not path:
+            raise OSError(errno.ENOENT, path)
+        base, owned = self.base(task, dirfd, path)
+        try:
+            return self._pin(task, base, path, _PIN if follow else _PIN_NOFOLLOW, follow)
+        finally:
+            if owned:
+                os.close(base)
+
+    def _pin(self, task: Task, base: int, path: bytes, pointer: object, follow: bool) -> int:
+        try:
+            pinned = openat2(base, path, pointer)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            return self.walk(task, base, path, follow=follow)
+        if os.fstat(pinned).st_dev in self._procfs:
+            os.close(pinned)
+            return self.walk(task, base, path, follow=follow)
+        return pinned
+
+    def parent(self, task: Task, dirfd: int, path: bytes) -> tuple[int, bytes]:
+        """The directory that holds the last component, pinned and the caller's to close, and that component's bytes.
+
+        The component keeps its trailing slashes, so that the kernel gives its own errno for them (P30); it may be
+        `.` or `..`. Raises OSError, Forbidden.
+        """
+        if not path:
+            raise OSError(errno.ENOENT, path)
+        base, owned = self.base(task, dirfd, path)
+        try:
+            cut = path.rstrip(b"/").rfind(b"/") + 1
+            name = path[cut:]
+            above = path[:cut]
+            if not name or not name.strip(b"/"):  # the root itself
+                return os.open("/", O_PATH | os.O_DIRECTORY), b"."
+            return self._pin(task, base, above or b".", _PIN_DIRECTORY, True), name
+        finally:
+            if owned:
+                os.close(base)
+
+    def walk(self, task: Task, base: int, path: bytes, *, follow: bool) -> int:
+        """The walk one component at a time, for the caller's own /proc/self and magic links."""
+        current = os.open("/", O_PATH | os.O_DIRECTORY) if path[:1] == b"/" else _pin_again(base)
+        pending = _components(path)
+        trailing = path.endswith(b"/")
+        links = 0
+        try:
+            while pending:
+                name = pending.pop()
+                if not name or name == b".":
+                    if not stat.S_ISDIR(os.fstat(current).st_mode):
+                        raise OSError(errno.ENOTDIR, path)
+                    continue
+                final = not any(pending)
+                following = openat2(current, name, _PIN_NOFOLLOW)
+                found = os.fstat(following)
+                if stat.S_ISLNK(found.st_mode) and (follow or trailing or not final):
+                    links += 1
+                    if links > _MAX_LINKS:
+                        os.close(following)
+                        raise OSError(errno.ELOOP, path)
+                    try:
+                        target, jumped = self._follow(task, current, name, following, found.st_dev)
+                    finally:
+                        os.close(following)
+                    if jumped >= 0:
+                        os.close(current)
+                        current = jumped
+                        continue
+                    if target[:1] == b"/":
+                        os.close(current)
+                        current = os.open("/", O_PATH | os.O_DIRECTORY)
+                    pending += _components(target)
+                    continue
+                os.close(current)
+                current = following
+            return current
+        except BaseException:
+            os.close(current)
+            raise
+
+    def _follow(self, task: Task, directory: int, name: bytes, link: int, device: int) -> tuple[bytes, int]:
+        """One symbolic link: (its text, -1), or (b"", where a magic link of the worker's own tree leads)."""
+        if device not in self._procfs:
+            return os.readlink(b"", dir_fd=link), -1
+        if name == b"self" or name == b"thread-self":
+            text = os.readlink(b"", dir_fd=link)  # ours; the form tells that it is the root of a procfs
+            if text.split(b"/")[0].isdigit():
+                return (b"%d" % task.tgid if name == b"self" else b"%d/task/%d" % (task.tgid, task.tid)), -1
+        try:
+            os.close(openat2(directory, name, _PIN))
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                return os.readlink(b"", dir_fd=link), -1
+            # A magic link: it jumps to what that process holds. Only within the tree (P68).
+            place = self.path_of(link)
+            owner = process_of(place)
+            if owner is None or not self.is_ours(owner):
+                raise Forbidden(place, "it belongs to a process outside of the tree") from None
+            return b"", os.open(name, O_PATH, dir_fd=directory)
+        return os.readlink(b"", dir_fd=link), -1
+
+    def check_procfs(self, path: bytes) -> None:
+        """Refuse what /proc tells of foreign processes beyond what `ps` shows (P68). Raises Forbidden."""
+        owner = process_of(path)
+        if owner is None or self.is_ours(owner):
+            return
+        parts = path.split(b"/")
+        rest = parts[3:] if len(parts) > 3 else []
+        if rest[:1] == [b"task"]:
+            rest = rest[2:]
+        if not rest or (len(rest) == 1 and rest[0] in OPEN_OF_OTHERS) or rest == [b"task"]:
+            return
+        raise Forbidden(path, "it belongs to a process outside of the tree")
+
+
+def process_of(path: bytes) -> int | None:
+    """The process that a path below /proc is about."""
+    parts = path.split(b"/", 3)
+    if len(parts) > 2 and parts[1] == b"proc" and parts[2].isdigit():
+        return int(parts[2])
+    return None
+
+
+def _components(path: bytes) -> list[bytes]:
+    """The components, last first; a trailing slash leaves an empty one, which demands a directory."""
+    parts = path.split(b"/")
+    parts.reverse()
+    return parts[:-1] if path[:1] == b"/" else parts
+
+
+def _pin_again(base: int) -> int:
+    return os.dup(base)
+
+
+def _procfs_devices() -> frozenset[int]:
+    """The device numbers of every procfs that is mounted."""
+    devices = {os.stat("/proc").st_dev}
+    for line in _lines("/proc/self/mountinfo"):
+        head, _, tail = line.partition(b" - ")
+        if tail.startswith(b"proc "):
+            major, _, minor = head.split()[2].partition(b":")
+            devices.add(os.makedev(int(major), int(minor)))
+    return frozenset(devices)
+
+
+def _lines(path: str) -> Iterable[bytes]:
+    with open(path, "rb") as text:
+        yield from text
+
+
+def _long_path(descriptor: int) -> bytes:
+    """The path of a directory entry deeper than the kernel's text can say: climb by `..` and look the names up."""
+    found = os.fstat(descriptor)
+    if not stat.S_ISDIR(found.st_mode):
+        raise OSError(errno.ENAMETOOLONG, "path")
+    parts: list[bytes] = []
+    here = os.open(".", os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY, dir_fd=descriptor)
+    try:
+        while True:
+            above = os.open("..", os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY, dir_fd=here)
+            child, parent = os.fstat(here), os.fstat(above)
+            if (child.st_dev, child.st_ino) == (parent.st_dev, parent.st_ino):
+                os.close(above)
+                break
+            try:
+                parts.append(_name_in(above, child))
+            except BaseException:
+                os.close(above)
+                raise
+            os.close(here)
+            here = above
+            try:
+                prefix = os.readlink(b"/proc/self/fd/%d" % here)
+            except OSError:
+                continue
+            return b"/".join([prefix.rstrip(b"/"), *reversed(parts)])
+        return b"/" + b"/".join(reversed(parts))
+    finally:
+        os.close(here)
+
+
+def _name_in(directory: int, child: os.stat_result) -> bytes:
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.inode() == child.st_ino or entry.is_dir(follow_symlinks=False):
+                found = entry.stat(follow_symlinks=False)
+                if (found.st_dev, found.st_ino) == (child.st_dev, child.st_ino):
+                    return os.fsencode(entry.name)
+    raise OSError(errno.ENAMETOOLONG, "path")

@@ -1,0 +1,226 @@
+"""What the supervisor knows about each worker task: its memory, descriptors, working directory, umask and executable.
+
+Nothing here decides anything. A stale entry could only make a worker's own call name another object, which is then
+judged as that object; the entries are nevertheless dropped before a task number can come round again (P2).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from typing import TYPE_CHECKING
+
+from pincer_trace.kernel import libc, procfs
+from pincer_trace.kernel.notify import Gone
+
+if TYPE_CHECKING:
+    from pincer_trace.kernel.notify import Listener
+
+_PATH_MAX = 4096  # <linux/limits.h>, with the final NUL
+_FIRST = 256
+_RDONLY = os.O_RDONLY | os.O_CLOEXEC
+_O_PATH = os.O_PATH | os.O_CLOEXEC
+_pread = os.pread
+
+
+class Task:
+    """One thread of the worker's tree. Descriptors are -1 until needed."""
+
+    __slots__ = ("cwd", "executable", "executable_id", "expires", "mem", "pidfd", "tgid_or_zero", "tid", "umask")
+
+    def __init__(self, tid: int, mem: int, executable: bytes, executable_id: int, expires: float) -> None:
+        self.tid = tid
+        self.mem = mem
+        self.executable = executable
+        self.executable_id = executable_id
+        self.expires = expires
+        self.tgid_or_zero = 0
+        self.pidfd = -1
+        self.cwd = -1
+        self.umask = -1
+
+    @property
+    def tgid(self) -> int:
+        """The process (thread group) number."""
+        if not self.tgid_or_zero:
+            self.tgid_or_zero = procfs.status(self.tid).tgid
+        return self.tgid_or_zero
+
+    def close(self) -> None:
+        for descriptor in (self.mem, self.pidfd, self.cwd):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.mem = self.pidfd = self.cwd = -1
+
+
+class Unreadable(Exception):
+    """The task's memory cannot be read: an execute-only program, or one that made itself undumpable (P65)."""
+
+
+class Tasks:
+    """The table of tasks. Belongs to the receiving thread."""
+
+    def __init__(self, listener: Listener, *, limit: int = 1024) -> None:
+        self._listener = listener
+        self._table: dict[int, Task] = {}
+        self._limit = limit
+        self._executables: dict[bytes, int] = {}
+        # Processes whose threads changed directory or umask: shared state, so it is read anew for each call.
+        self._shared_cwd: set[int] = set()
+        self._shared_umask: set[int] = set()
+        with open("/proc/sys/kernel/pid_max", "rb") as limit_file:
+            # No machine forks 10^5 times a second: a number cannot come round within this time (seconds).
+            self._lifetime = min(1.0, int(limit_file.read()) / 100_000)
+        self._sweep_at = 0.0
+
+    def get(self, tid: int, identity: int) -> Task:
+        """The task behind notification `identity`. Raises Gone, Unreadable."""
+        task = self._table.get(tid)
+        now = time.monotonic()
+        if task is not None:
+            if now < task.expires:
+                return task
+            self.drop(tid)
+        if now > self._sweep_at or len(self._table) >= self._limit:
+            self._sweep(now)
+        return self._open(tid, identity, now)
+
+    def _open(self, tid: int, identity: int, now: float) -> Task:
+        if tid == 0:  # not visible from our pid namespace (P23)
+            raise Unreadable("the task is outside of the supervisor's pid namespace")
+        try:
+            mem = os.open(f"/proc/{tid}/mem", _RDONLY)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ESRCH) or not self._listener.valid(identity):
+                raise Gone from None
+            raise Unreadable("its program cannot be read (execute-only), so its calls cannot be either") from None
+        try:
+            try:
+                executable = os.readlink(b"/proc/%d/exe" % tid)
+            except OSError:
+                executable = b""
+            if not self._listener.valid(identity):  # after the open, before any use: else another task's (P2)
+                raise Gone
+        except BaseException:
+            os.close(mem)
+            raise
+        number = self._executables.setdefault(executable, len(self._executables))
+        task = self._table[tid] = Task(tid, mem, executable, number, now + self._lifetime)
+        return task
+
+    def drop(self, tid: int) -> None:
+        """Forget a task: it executes another program, or its entry is old."""
+        task = self._table.pop(tid, None)
+        if task is not None:
+            task.close()
+
+    def _sweep(self, now: float) -> None:
+        for tid in [tid for tid, task in self._table.items() if task.expires < now]:
+            self.drop(tid)
+        while len(self._table) >= self._limit:
+            self.drop(next(iter(self._table)))
+        self._sweep_at = now + 1.0
+        if len(self._shared_cwd) + len(self._shared_umask) > 1024:
+            self._shared_cwd = {tgid for tgid in self._shared_cwd if os.path.exists(f"/proc/{tgid}")}
+            self._shared_umask = {tgid for tgid in self._shared_umask if os.path.exists(f"/proc/{tgid}")}
+
+    def close(self) -> None:
+        """Forget all."""
+        for tid in list(self._table):
+            self.drop(tid)
+
+    def executes(self, task: Task) -> None:
+        """The task is about to run another program: its memory, and its leader's, will be another (P94)."""
+        tgid = task.tgid
+        self.drop(task.tid)
+        self.drop(tgid)
+
+    # -- memory ----------------------------------------------------------------------------------------------------
+
+    def read_path(self, task: Task, address: int) -> bytes:
+        """The NUL-terminated path at `address`, copied once. Raises OSError EFAULT, ENAMETOOLONG as the kernel would."""
+        try:
+            data = _pread(task.mem, _FIRST, address)
+        except (OSError, OverflowError):
+            data = b""
+        end = data.find(0)
+        if end >= 0:
+            return data[:end]
+        while len(data) < _PATH_MAX and data:  # to the next page end each time: what follows may be unmapped (P36)
+            position = address + len(data)
+            try:
+                more = _pread(task.mem, min(_PATH_MAX - len(data), 4096 - position % 4096), position)
+            except (OSError, OverflowError):
+                more = b""
+            if not more:
+                break
+            end = more.find(0)
+            if end >= 0:
+                return data + more[:end]
+            data += more
+        if len(data) >= _PATH_MAX:
+            raise OSError(errno.ENAMETOOLONG, "path")
+        raise OSError(errno.EFAULT, "path")
+
+    def read_bytes(self, task: Task, address: int, size: int) -> bytes:
+        """Exactly `size` bytes at `address`. Raises OSError EFAULT."""
+        data = b""
+        try:
+            while len(data) < size:
+                more = _pread(task.mem, size - len(data), address + len(data))
+                if not more:
+                    break
+                data += more
+        except (OSError, OverflowError):
+            pass
+        if len(data) != size:
+            raise OSError(errno.EFAULT, "memory")
+        return data
+
+    # -- descriptors and places ----------------------------------------------------------------------------------------
+
+    def descriptor(self, task: Task, number: int) -> int:
+        """A copy of the worker's descriptor `number`, the caller's to close. Raises OSError EBADF."""
+        if number < 0:
+            raise OSError(errno.EBADF, "descriptor")
+        if task.pidfd < 0:
+            try:
+                task.pidfd = libc.pidfd_open(task.tid, libc.PIDFD_THREAD)  # a thread may have a table of its own
+            except OSError as error:
+                if error.errno != errno.EINVAL:
+                    raise
+                task.pidfd = libc.pidfd_open(task.tgid)  # before Linux 6.9
+        return libc.pidfd_getfd(task.pidfd, number)
+
+    def directory(self, task: Task) -> int:
+        """The worker's working directory, O_PATH; the table's to close."""
+        if task.cwd >= 0:
+            if not self._shared_cwd or task.tgid not in self._shared_cwd:
+                return task.cwd
+            os.close(task.cwd)
+            task.cwd = -1
+        task.cwd = os.open(f"/proc/{task.tid}/cwd", _O_PATH)
+        return task.cwd
+
+    def changes_directory(self, task: Task) -> None:
+        """A chdir or fchdir of this task is about to run."""
+        if task.cwd >= 0:
+            os.close(task.cwd)
+            task.cwd = -1
+        status = procfs.status(task.tid)
+        if status.threads > 1:
+            self._shared_cwd.add(status.tgid)
+
+    def mask(self, task: Task) -> int:
+        """The worker's umask."""
+        if task.umask < 0 or (self._shared_umask and task.tgid in self._shared_umask):
+            task.umask = procfs.status(task.tid).umask
+        return task.umask
+
+    def changes_mask(self, task: Task, mask: int) -> None:
+        """A umask of this task is about to run."""
+        task.umask = mask & 0o777
+        status = procfs.status(task.tid)
+        if status.threads > 1:
+            self._shared_umask.add(status.tgid)

@@ -1,0 +1,105 @@
+"""The seccomp program: our guard, then what libseccomp compiles from the table.
+
+libseccomp cannot express ranges, so the guard in front of its program answers ENOSYS for foreign architectures, for the
+x32 bit and for numbers that the table does not know. libseccomp 2.5 cannot set WAIT_KILLABLE_RECV, so the program is
+exported and installed by seccomp(2) itself (worker.py). The tests interpret the whole program for every number.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+
+from pincer_trace.errors import UserError
+from pincer_trace.kernel import table
+
+FORMAT = 1  # part of the cache key: bump when the guard or the translation changes
+
+_LD_NR = (0x20, 0, 0, 0)  # BPF_LD | BPF_W | BPF_ABS, offset of seccomp_data.nr
+_LD_ARCH = (0x20, 0, 0, 4)
+_JEQ, _JGE, _JGT, _RET = 0x15, 0x35, 0x25, 0x06
+_RET_ENOSYS = 0x00050000 | errno.ENOSYS
+_NOTIFY = 0x7FC00000
+_ALLOW = 0x7FFF0000
+
+
+def compile_filter() -> bytes:
+    """The whole program for this machine: an array of `struct sock_filter` (8 bytes each, native order).
+
+    Raises UserError when libseccomp is missing.
+    """
+    return guard(table.machine()) + _libseccomp()
+
+
+def guard(architecture: str) -> bytes:
+    """The instructions in front: ENOSYS for what is not this architecture or not in the table, else fall through."""
+    numbers = sorted(table.load(architecture))
+    gaps = [(a + 1, b - 1) for a, b in zip(numbers, numbers[1:], strict=False) if b > a + 1]
+    code = [
+        _LD_ARCH,
+        (_JEQ, 1, 0, table.AUDIT_ARCH[architecture]),
+        (_RET, 0, 0, _RET_ENOSYS),
+        _LD_NR,
+        (_JGT, 0, 1, numbers[-1]),  # unsigned: also the x32 bit and negative numbers
+        (_RET, 0, 0, _RET_ENOSYS),
+    ]
+    for first, last in gaps:
+        code += [(_JGE, 0, 2, first), (_JGT, 1, 0, last), (_RET, 0, 0, _RET_ENOSYS)]
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
+
+
+def _libseccomp() -> bytes:
+    try:
+        import pyseccomp
+    except (ImportError, RuntimeError, OSError) as error:
+        raise UserError(f"cannot load libseccomp ({error}); install the package libseccomp2") from error
+    program = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
+    program.set_attr(pyseccomp.Attr.CTL_OPTIMIZE, 2)  # a binary tree instead of a list (libseccomp 2.5)
+    program.set_attr(pyseccomp.Attr.ACT_BADARCH, _RET_ENOSYS)
+    numbers = {}
+    for row in table.load().values():
+        numbers[row.name] = row.number
+        if row.disposition in ("notify", "refuse"):
+            program.add_rule(_action(f"{row.disposition}:{row.detail}"), row.number)
+    for rule in table.REGISTER_RULES:
+        if rule.name in numbers:
+            program.add_rule(
+                _action(rule.action), numbers[rule.name], *(_condition(pyseccomp, *c) for c in rule.conditions)
+            )
+    descriptor = os.memfd_create("filter")
+    with os.fdopen(descriptor, "rb") as exported:
+        program.export_bpf(exported)
+        exported.seek(0)
+        return exported.read()
+
+
+def _action(action: str) -> int:
+    kind, _, detail = action.partition(":")
+    if kind == "notify":
+        return _NOTIFY
+    return 0x00050000 | (0 if detail == "0" else getattr(errno, detail))
+
+
+def _condition(pyseccomp: object, index: int, mask: int, value: int, equal: bool) -> object:
+    if equal:
+        return pyseccomp.Arg(index, pyseccomp.MASKED_EQ, mask, value)  # type: ignore[attr-defined]
+    return pyseccomp.Arg(index, pyseccomp.NE, value)  # type: ignore[attr-defined]
+
+
+def load_filter(cache_directory: str | None) -> bytes:
+    """The program for this machine, from the cache when a private one of this version is there (saves 50 ms)."""
+    import hashlib
+
+    from pincer_trace import __version__, cache
+
+    with open(table.__file__, "rb") as source:
+        key = hashlib.sha256(b"%d %s %s" % (FORMAT, __version__.encode(), source.read())).hexdigest()
+    if cache_directory is not None:
+        kept = cache.read(cache_directory, f"filter-{key}")
+        if kept is not None:
+            return kept
+    program = compile_filter()
+    if cache_directory is not None:
+        cache.write(cache_directory, f"filter-{key}", program)
+    return program

@@ -1,0 +1,61 @@
+"""The floor: a Landlock domain in which the worker can do no write-class act by itself. landlock(7)
+
+Rights are only handled, never granted: the domain has no rule at all, so nothing needs opening and nothing can go
+stale. File rights and scopes are in one ruleset (hazard P59). Reading, execution and the network are not handled here:
+the reads are judged at the open (P88), the network comes with connect on behalf (P78).
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+from pincer_trace.kernel.libc import call
+
+WRITE_FILE, REMOVE_DIR, REMOVE_FILE = 1 << 1, 1 << 4, 1 << 5
+MAKE_CHAR, MAKE_DIR, MAKE_REG, MAKE_SOCK = 1 << 6, 1 << 7, 1 << 8, 1 << 9
+MAKE_FIFO, MAKE_BLOCK, MAKE_SYM, REFER, TRUNCATE = 1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14
+_WRITE_CLASS_1 = (
+    WRITE_FILE | REMOVE_DIR | REMOVE_FILE | MAKE_CHAR | MAKE_DIR | MAKE_REG | MAKE_SOCK | MAKE_FIFO | MAKE_BLOCK | MAKE_SYM
+)
+SCOPE_ABSTRACT_UNIX_SOCKET, SCOPE_SIGNAL = 1, 2
+
+
+class Floor:
+    """What this kernel's Landlock can hold: `abi` (0 without Landlock), `handled_fs`, `scoped`, and what is `missing`."""
+
+    __slots__ = ("abi", "handled_fs", "missing", "scoped")
+
+    def __init__(self, abi: int) -> None:
+        self.abi = abi
+        self.handled_fs = _WRITE_CLASS_1 | (REFER if abi >= 2 else 0) | (TRUNCATE if abi >= 3 else 0)
+        self.scoped = SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL if abi >= 6 else 0
+        self.missing = []
+        if abi < 1:
+            self.handled_fs = 0
+            self.missing.append("landlock (no kernel floor under file effects)")
+        elif abi < 3:
+            self.missing.append("landlock-truncate (needs Linux 6.2)")
+        if abi < 6:
+            self.missing.append("landlock-scope (signals and abstract sockets reach other processes; needs Linux 6.12)")
+
+    @classmethod
+    def probe(cls) -> Floor:
+        """The floor of the running kernel."""
+        try:
+            return cls(call("landlock_create_ruleset", 0, 0, 1))  # LANDLOCK_CREATE_RULESET_VERSION
+        except OSError:
+            return cls(0)
+
+    def restrict(self) -> None:
+        """Put the calling thread and its future children in the domain. Needs no_new_privs. Raises OSError."""
+        if not self.handled_fs:
+            return
+        import os
+
+        attribute = (ctypes.c_uint64 * 3)(self.handled_fs, 0, self.scoped)
+        size = 24 if self.abi >= 6 else 16 if self.abi >= 4 else 8
+        ruleset = call("landlock_create_ruleset", ctypes.byref(attribute), size, 0)
+        try:
+            call("landlock_restrict_self", ruleset, 0)
+        finally:
+            os.close(ruleset)

@@ -1,0 +1,190 @@
+"""System calls that Python's os module lacks, through libc's syscall(2). Every one raises OSError as os functions do."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+from pincer_trace.kernel import table
+
+libc = ctypes.CDLL(None, use_errno=True)
+syscall = libc.syscall
+syscall.restype = ctypes.c_long
+
+NUMBER = {row.name: row.number for row in table.load().values()}
+
+AT_FDCWD = -100
+AT_EMPTY_PATH = 0x1000
+AT_SYMLINK_FOLLOW = 0x400
+AT_SYMLINK_NOFOLLOW = 0x100
+
+RESOLVE_NO_XDEV, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS = 0x01, 0x02, 0x04
+RESOLVE_BENEATH, RESOLVE_IN_ROOT, RESOLVE_CACHED = 0x08, 0x10, 0x20
+
+_SECCOMP = NUMBER["seccomp"]
+_OPENAT2 = NUMBER["openat2"]
+_OPENAT = NUMBER["openat"]
+_PIDFD_OPEN = NUMBER["pidfd_open"]
+_PIDFD_GETFD = NUMBER["pidfd_getfd"]
+_PRCTL = NUMBER["prctl"]
+
+
+def call(name: str, *arguments: object) -> int:
+    """The system call `name` by its number; integers are passed as longs, bytes as pointers."""
+    result: int = syscall(NUMBER[name], *[ctypes.c_long(a) if isinstance(a, int) else a for a in arguments])
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+
+class OpenHow(ctypes.Structure):
+    """`struct open_how` of openat2(2)."""
+
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+_HOWS: dict[tuple[int, int, int], object] = {}
+
+
+def how(flags: int, mode: int = 0, resolve: int = RESOLVE_NO_MAGICLINKS) -> object:
+    """A reusable pointer to an `open_how`: the hot path asks for the same few again and again."""
+    key = (flags, mode, resolve)
+    kept = _HOWS.get(key)
+    if kept is None:
+        if len(_HOWS) > 512:
+            _HOWS.clear()
+        kept = _HOWS[key] = ctypes.byref(OpenHow(flags, mode, resolve))
+    return kept
+
+
+_NR_OPENAT2 = ctypes.c_long(_OPENAT2)
+_SIZE = ctypes.c_size_t(24)
+_get_errno = ctypes.get_errno
+
+
+def openat2(directory: int, path: bytes, how_pointer: object) -> int:
+    """openat2(2) with a pointer made by `how`. `path` ends at its first NUL."""
+    result: int = syscall(_NR_OPENAT2, directory, path, how_pointer, _SIZE)
+    if result < 0:
+        number = _get_errno()
+        raise OSError(number, path)
+    return result
+
+
+def pidfd_open(pid: int, flags: int = 0) -> int:
+    """pidfd_open(2). PIDFD_THREAD (0x80, O_EXCL) names a thread that is no leader, from Linux 6.9."""
+    return call("pidfd_open", pid, flags)
+
+
+PIDFD_THREAD = 0x80
+
+
+def pidfd_getfd(pidfd: int, descriptor: int) -> int:
+    """A copy of `descriptor` of the task behind `pidfd` (close-on-exec). pidfd_getfd(2)."""
+    result: int = syscall(_PIDFD_GETFD, pidfd, descriptor, 0)
+    if result < 0:
+        number = _get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+
+def prctl(option: int, *arguments: int) -> int:
+    """prctl(2), missing arguments zero."""
+    return call("prctl", option, *(*arguments, 0, 0, 0, 0)[:4])
+
+
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_SET_CHILD_SUBREAPER = 1, 4, 38, 36
+PR_CAPBSET_DROP = 24
+
+
+def set_no_new_privileges() -> None:
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+
+
+class _FilterProgram(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
+
+
+SECCOMP_SET_MODE_FILTER = 1
+FILTER_FLAG_NEW_LISTENER, FILTER_FLAG_WAIT_KILLABLE_RECV = 1 << 3, 1 << 5
+
+
+def install_filter(program: bytes) -> int:
+    """Put the calling thread under `program` and give the listener's descriptor. seccomp(2), Linux 5.19."""
+    code = ctypes.create_string_buffer(program, len(program))
+    header = _FilterProgram(len(program) // 8, ctypes.addressof(code))
+    return call(
+        "seccomp",
+        SECCOMP_SET_MODE_FILTER,
+        FILTER_FLAG_NEW_LISTENER | FILTER_FLAG_WAIT_KILLABLE_RECV,
+        ctypes.byref(header),
+    )
+
+
+class _CapabilityHeader(ctypes.Structure):
+    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
+
+
+_CAPABILITY_VERSION_3 = 0x20080522
+
+
+def set_capabilities(effective: int, permitted: int, inheritable: int) -> None:
+    """capset(2) for the calling thread; each set is a 64-bit mask."""
+    header = _CapabilityHeader(_CAPABILITY_VERSION_3, 0)
+    data = (ctypes.c_uint32 * 6)(
+        effective & 0xFFFFFFFF, permitted & 0xFFFFFFFF, inheritable & 0xFFFFFFFF,
+        effective >> 32, permitted >> 32, inheritable >> 32,
+    )  # fmt: skip
+    call("capset", ctypes.byref(header), ctypes.byref(data))
+
+
+def get_capabilities() -> tuple[int, int, int]:
+    """capget(2) of the calling thread: effective, permitted, inheritable."""
+    header = _CapabilityHeader(_CAPABILITY_VERSION_3, 0)
+    data = (ctypes.c_uint32 * 6)()
+    call("capget", ctypes.byref(header), ctypes.byref(data))
+    return (data[0] | data[3] << 32, data[1] | data[4] << 32, data[2] | data[5] << 32)
+
+
+def set_filesystem_ids(uid: int, gid: int, groups: tuple[int, ...]) -> None:
+    """setgroups, setfsgid, setfsuid of the calling *thread* (raw calls: glibc's wrappers change every thread)."""
+    array = (ctypes.c_uint32 * max(1, len(groups)))(*groups)
+    call("setgroups", len(groups), ctypes.byref(array))
+    for name, value in (("setfsgid", gid), ("setfsuid", uid)):
+        call(name, value)
+        if call(name, -1) != value:  # these two report the old value and never fail: ask again
+            raise OSError(1, f"{name} {value}")
+
+
+def renameat2(old_directory: int, old: bytes, new_directory: int, new: bytes, flags: int) -> None:
+    call("renameat2", old_directory, old, new_directory, new, flags)
+
+
+def linkat(old_directory: int, old: bytes, new_directory: int, new: bytes, flags: int) -> None:
+    call("linkat", old_directory, old, new_directory, new, flags)
+
+
+def fchmodat(directory: int, name: bytes, mode: int) -> None:
+    call("fchmodat", directory, name, mode)
+
+
+def fchownat(directory: int, name: bytes, uid: int, gid: int, flags: int) -> None:
+    call("fchownat", directory, name, uid, gid, flags)
+
+
+def utimensat(directory: int, name: bytes | None, times: bytes | None, flags: int) -> None:
+    """utimensat(2) with `times` the worker's own 32 bytes (two struct timespec), so that UTIME_NOW and _OMIT pass."""
+    call("utimensat", directory, name, times, flags)
+
+
+def birth_time(descriptor: int) -> tuple[int, int]:
+    """(birth time in ns or 0, mount id) of what `descriptor` holds. statx(2)."""
+    buffer = ctypes.create_string_buffer(256)
+    call("statx", descriptor, b"", AT_EMPTY_PATH, 0x800 | 0x1000, ctypes.byref(buffer))
+    raw = buffer.raw
+    mask = int.from_bytes(raw[0:4], "little")
+    seconds = int.from_bytes(raw[0x50:0x58], "little", signed=True)
+    nanoseconds = int.from_bytes(raw[0x58:0x5C], "little")
+    mount = int.from_bytes(raw[0x90:0x98], "little")
+    return (seconds * 1_000_000_000 + nanoseconds if mask & 0x800 else 0, mount)

@@ -1,0 +1,111 @@
+"""Facts about tasks, read from /proc. Every function takes a number that must be checked by ID_VALID afterwards (P2)."""
+
+from __future__ import annotations
+
+import os
+
+
+class Status:
+    """What the gateway needs of /proc/TID/status. Signal sets are masks: signal n is bit n-1."""
+
+    __slots__ = (
+        "blocked", "capabilities", "fsgid", "fsuid", "groups", "ignored", "parent", "pending_process", "pending_thread",
+        "tgid", "threads", "umask",
+    )  # fmt: skip
+
+    def __init__(self, text: bytes) -> None:
+        fields = {}
+        for line in text.split(b"\n"):
+            key, _, value = line.partition(b":")
+            fields[key] = value
+        self.tgid = int(fields[b"Tgid"])
+        self.parent = int(fields[b"PPid"])
+        self.umask = int(fields[b"Umask"], 8)
+        self.fsuid = int(fields[b"Uid"].split()[3])
+        self.fsgid = int(fields[b"Gid"].split()[3])
+        self.groups = tuple(int(g) for g in fields[b"Groups"].split())
+        self.threads = int(fields[b"Threads"])
+        self.pending_thread = int(fields[b"SigPnd"], 16)
+        self.pending_process = int(fields[b"ShdPnd"], 16)
+        self.blocked = int(fields[b"SigBlk"], 16)
+        self.ignored = int(fields[b"SigIgn"], 16)
+        self.capabilities = int(fields[b"CapEff"], 16)
+
+
+def read(path: str) -> bytes:
+    """The whole of a small /proc file. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
+    try:
+        data = os.read(descriptor, 65536)
+        while len(data) and len(data) % 4096 == 0:
+            more = os.read(descriptor, 65536)
+            if not more:
+                break
+            data += more
+        return data
+    finally:
+        os.close(descriptor)
+
+
+def status(tid: int) -> Status:
+    """Raises OSError when the task is gone, ValueError or KeyError when the kernel's answer is not understood."""
+    return Status(read(f"/proc/{tid}/status"))
+
+
+class Stat:
+    """What /proc/TID/stat tells: parent, process group, session, controlling terminal (`tty`, a device number), start."""
+
+    __slots__ = ("group", "parent", "session", "start", "state", "tty")
+
+    def __init__(self, text: bytes) -> None:
+        fields = text[text.rindex(b")") + 2 :].split()  # the name may hold spaces and parentheses
+        self.state = fields[0]
+        self.parent = int(fields[1])
+        self.group = int(fields[2])
+        self.session = int(fields[3])
+        self.tty = int(fields[4]) & 0xFFFFFFFF
+        self.start = int(fields[19])
+
+
+def stat(tid: int) -> Stat:
+    """Raises OSError when the task is gone."""
+    return Stat(read(f"/proc/{tid}/stat"))
+
+
+def children(pid: int) -> list[int]:
+    """Direct children of every thread of `pid` (needs CONFIG_PROC_CHILDREN, else by a walk over /proc)."""
+    found: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            try:
+                found += [int(child) for child in read(f"/proc/{pid}/task/{thread}/children").split()]
+            except OSError:
+                continue
+    except OSError:
+        return []
+    return found
+
+
+def descendants(pid: int) -> list[int]:
+    """Every process below `pid`, parents first."""
+    found: list[int] = []
+    todo = [pid]
+    while todo:
+        below = children(todo.pop())
+        found += below
+        todo += below
+    return found
+
+
+def is_below(pid: int, ancestor: int) -> bool:
+    """Whether `pid` is `ancestor`'s descendant (the engine is a subreaper, so orphans stay below it)."""
+    for _ in range(4096):
+        if pid == ancestor:
+            return True
+        if pid <= 1:
+            return False
+        try:
+            pid = stat(pid).parent
+        except (OSError, ValueError, IndexError):
+            return False
+    return False

@@ -1,0 +1,253 @@
+"""Reading sessions and ledgers back, also of runs that are going on or were killed."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections import deque
+
+from pincer_trace import paths
+from pincer_trace.errors import UserError
+from pincer_trace.ledger.session import FORMAT, LEDGER_FILE, SESSION_FILE, sessions_directory
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    Record = dict[str, Any]
+
+UNKNOWN = "unknown"  # the outcome of an effect whose end was not recorded: the run was killed, or goes on
+TORN = "torn"
+LOOK_AHEAD = 10_000  # records to wait for an outcome before it is looked for
+DECISIONS = frozenset({"intent", "denied", "failure", "reads"})
+KEYS = (
+    "seq",
+    "time",
+    "pid",
+    "exe",
+    "effect",
+    "path",
+    "dev",
+    "ino",
+    "verdict",
+    "rule",
+    "reason",
+    "votes",
+    "outcome",
+)
+
+
+def read_records(path: str) -> Iterator[Record]:
+    """Each record of a ledger (`path` of the session's directory, or of the file) in the order of writing.
+
+    A line that is no whole record, such as the last one of a machine that lost power, does not raise: it
+    comes as `{"kind": "torn", "line": number, "bytes": length}`. Raises `UserError` when the file cannot be
+    read.
+    """
+    with _open(path, LEDGER_FILE) as file:
+        for number, line in enumerate(file, 1):
+            record: object = None
+            if line.endswith(b"\n"):
+                try:
+                    record = json.loads(line)
+                except (ValueError, RecursionError):
+                    pass
+            if (
+                isinstance(record, dict)
+                and isinstance(record.get("kind"), str)
+                and type(record.get("seq")) is int
+            ):
+                yield record
+            else:
+                yield {"kind": TORN, "line": number, "bytes": len(line)}
+
+
+def decisions(path: str, damage: list[Record] | None = None) -> Iterator[Record]:
+    """One object a decision, in the order of deciding: an intent with its outcome merged in.
+
+    It has at least `KEYS`. An intent without an outcome has outcome "unknown". Aggregated reads have `pid`
+    None, `count` and `first`. Torn records are appended to `damage`. Raises `UserError` as `read_records` does.
+    """
+    waiting: deque[Record] = deque()  # from the first intent that is still open on
+    open_intents: dict[int, Record] = {}
+    sought = -1  # the sequence number of the intent at the head whose outcome is known to come
+    for record in read_records(path):
+        kind = record["kind"]
+        if kind == "intent":
+            record["outcome"] = None
+            open_intents[record["seq"]] = record
+            waiting.append(record)
+        elif kind == "outcome":
+            intent = open_intents.pop(record["of"], None) if type(record.get("of")) is int else None
+            if intent is not None:
+                intent["outcome"] = record.get("outcome") or UNKNOWN
+                if "post" in record:
+                    intent["post"] = record["post"]
+        elif kind in DECISIONS:
+            record["outcome"] = record.get("outcome") or UNKNOWN
+            waiting.append(record)
+        elif kind == TORN and damage is not None:
+            damage.append(record)
+        while waiting and waiting[0]["outcome"] is not None:
+            yield _whole(waiting.popleft())
+        if len(waiting) > LOOK_AHEAD and waiting[0]["seq"] != sought:
+            # Memory must not hold the rest of a long run for one intent that never ended.
+            sought = waiting[0]["seq"]
+            if not _has_outcome(path, sought):
+                open_intents.pop(sought, None)
+                waiting[0]["outcome"] = UNKNOWN
+    for record in waiting:
+        yield _whole(record)
+
+
+def _has_outcome(path: str, seq: int) -> bool:
+    """Whether the ledger has an outcome of intent `seq`. Strings have their quotes escaped: none looks so."""
+    mark = b'"kind":"outcome","of":%d,' % seq
+    with _open(path, LEDGER_FILE) as file:
+        return any(mark in line for line in file)
+
+
+def _whole(record: Record) -> Record:
+    """The record with every key of `KEYS` first and in that order, whatever a later version left out."""
+    if record["outcome"] is None:
+        record["outcome"] = UNKNOWN
+    ordered = {key: record.get(key) for key in KEYS}
+    ordered["votes"] = ordered["votes"] or []
+    ordered.update((key, value) for key, value in record.items() if key not in ordered)
+    return ordered
+
+
+def raw(text: str) -> bytes:
+    """The exact bytes of a path, executable or argument in a record. See `pincer_trace.ledger.encode`."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def load_session(path: str) -> Record:
+    """session.json of the session's directory `path`, plus `path` and `state`: "running", "ended", "killed".
+
+    Raises `UserError` when it is missing, damaged, or of a later format.
+    """
+    with _open(path, SESSION_FILE) as file:
+        try:
+            facts = json.load(file)
+        except (ValueError, RecursionError):
+            facts = None
+    name = paths.display(os.path.join(path, SESSION_FILE))
+    if not isinstance(facts, dict) or not isinstance(facts.get("started"), int | float):
+        raise UserError(f"{name} is damaged: no session can be read from it")
+    if facts.get("format") != FORMAT:
+        raise UserError(
+            f"{name} has format {facts.get('format')!r}, this version reads {FORMAT}: use a newer one"
+        )
+    facts["path"] = path
+    facts["state"] = "running" if is_running(path) else "ended" if "ended" in facts else "killed"
+    return facts
+
+
+def is_running(path: str) -> bool:
+    """Whether a supervisor holds the ledger of the session's directory `path`."""
+    import fcntl
+
+    try:
+        with _open(path, LEDGER_FILE) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except (OSError, UserError):
+        return False
+    return False
+
+
+def session_ids(directory: str | None = None) -> list[str]:
+    """The ids of all sessions under `directory` (default: the state directory), oldest first."""
+    parent = sessions_directory(directory)
+    try:
+        with os.scandir(parent) as entries:
+            ids = [entry.name for entry in entries if _looks_like_id(entry.name)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise UserError(f"cannot list {paths.display(parent)}: {error.strerror}") from error
+    ids.sort()
+    if (
+        len(ids) > 1 and ids[-1][:15] == ids[-2][:15]
+    ):  # ids tell seconds; "the latest" must be right within one too
+        tied = [i for i in ids if i[:15] == ids[-1][:15]]
+        ids[-len(tied) :] = sorted(tied, key=lambda i: _started(os.path.join(parent, i)))
+    return ids
+
+
+def _started(path: str) -> float:
+    try:
+        return float(load_session(path)["started"])
+    except UserError:
+        return 0.0
+
+
+def find_session(selector: str | None, directory: str | None = None) -> str:
+    """The directory of the session that `selector` means: an id, a unique prefix of one, or a directory.
+
+    Without a selector, the latest. Raises `UserError`, naming the candidates.
+    """
+    parent = sessions_directory(directory)
+    if selector is not None and "/" in selector:
+        if os.path.isfile(os.path.join(selector, SESSION_FILE)):
+            return os.path.abspath(selector)
+        raise UserError(f"{paths.display(selector)} is no session: it has no {SESSION_FILE}")
+    ids = session_ids(directory)
+    if not ids:
+        if selector is not None and os.path.isfile(os.path.join(selector, SESSION_FILE)):
+            return os.path.abspath(selector)
+        raise UserError(f"no sessions in {paths.display(parent)}: run `pincer-trace -- COMMAND` first")
+    if selector is None:
+        return os.path.join(os.path.abspath(parent), ids[-1])
+    if selector in ids:
+        return os.path.join(os.path.abspath(parent), selector)
+    found = [i for i in ids if selector and i.startswith(selector)]
+    if len(found) == 1:
+        return os.path.join(os.path.abspath(parent), found[0])
+    if found:
+        raise UserError(
+            f"{paths.display(selector)} means {len(found)} sessions: {_some(found)}; write more of the id"
+        )
+    if os.path.isfile(os.path.join(selector, SESSION_FILE)):
+        return os.path.abspath(selector)
+    raise UserError(f"no session {paths.display(selector, 60)}; the latest are {_some(ids[::-1])}")
+
+
+def _some(ids: list[str]) -> str:
+    return ", ".join(ids[:4]) + (f" and {len(ids) - 4} more" if len(ids) > 4 else "")
+
+
+def _looks_like_id(name: str) -> bool:
+    stem = name.replace("-", "", 2)
+    return len(name) == 22 and name[8] == name[15] == "-" and stem[:14].isdecimal() and stem[14:].isalnum()
+
+
+def _open(path: str, name: str) -> Any:
+    """`name` in the directory `path`, or the file `path` itself, as a binary file; regular files only."""
+    where = os.path.join(path, name) if os.path.isdir(path) else path
+    try:
+        fd = os.open(where, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError as error:
+        why = "is a symbolic link" if error.errno == errno.ELOOP else error.strerror
+        raise UserError(f"cannot read {paths.display(where)}: {why}") from error
+    if not os.path.isfile(fd):
+        os.close(fd)
+        raise UserError(f"cannot read {paths.display(where)}: not a regular file")
+    return open(fd, "rb")
+
+
+def count_records(path: str) -> dict[str, int]:
+    """The counters of a session that did not write them (it goes on, or was killed), from its ledger."""
+    names = {"intent": "allowed", "denied": "denied", "failure": "failures"}
+    counts = {"allowed": 0, "denied": 0, "failures": 0, "reads": 0, "unrecorded": 0}
+    for record in read_records(path):
+        name = names.get(record["kind"])
+        if name is not None:
+            counts[name] += 1
+        elif record["kind"] == "reads" and isinstance(record.get("count"), int):
+            counts["reads"] += record["count"]
+    return counts

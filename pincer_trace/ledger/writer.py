@@ -1,0 +1,234 @@
+"""Appending records: one line, one `write`, before the effect and after it (DESIGN section 3, invariant 6).
+
+A line handed to `write(2)` survives `kill -9` of the supervisor: the page cache is the kernel's. It is not
+fsynced, so a power cut may lose the last seconds. What cannot be written raises `LedgerFull`; the engine
+denies.
+
+Kinds of lines: `intent` (allowed, about to be done), `outcome` (of an intent, by its sequence number),
+`denied`, `failure` (denied since the supervisor failed), `reads` (allowed reads of one object by one
+executable, aggregated), `end`.
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import allocate_lock
+from errno import EIO, ENOSPC, errorcode
+from time import time
+
+from pincer_trace.ledger.encode import encode, quote, quote_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pincer_trace.ledger.session import Session
+
+DONE = "done"
+REFUSED = "EACCES"
+
+
+class LedgerFull(Exception):
+    """A record could not be written (no space, quota, file-size limit, I/O error), so nothing may be done.
+
+    `errno` is the kernel's reason.
+    """
+
+    def __init__(self, errno: int) -> None:
+        name = errorcode.get(errno, str(errno))
+        super().__init__(f"the log cannot be written ({name}): all effects are denied until there is room")
+        self.errno = errno
+
+
+class Ledger:
+    """The open ledger of one session. Every method may be called from any thread.
+
+    Counters, true at any time: `allowed` (intents), `denials`, `failures`, `read_calls` (allowed reads,
+    before they were aggregated), `unrecorded` (lines that could not be written).
+    """
+
+    __slots__ = (
+        "_fd", "_mutex", "_next", "_session", "_size", "_torn",
+        "allowed", "denials", "failures", "read_calls", "unrecorded",
+    )  # fmt: skip
+
+    def __init__(self, fd: int, session: Session) -> None:
+        """Take over `fd`, an empty file that is open for appending."""
+        self._fd = fd
+        self._session = session
+        self._mutex = allocate_lock()  # guards all below; held for a number and one write(2)
+        self._next = 1
+        self._size = 0  # bytes of whole lines
+        self._torn = 0  # errno for good, once a torn line could not be taken back
+        self.allowed = 0
+        self.denials = 0
+        self.failures = 0
+        self.read_calls = 0
+        self.unrecorded = 0
+
+    def intent(
+        self,
+        effect: str,
+        path: bytes,
+        *,
+        pid: int,
+        exe: bytes,
+        dev: int,
+        ino: int,
+        verdict: str,
+        rule: str,
+        reason: str,
+        extra: Mapping[str, object] | None = None,
+    ) -> int:
+        """Record an effect that is about to be performed; the sequence number for `outcome`.
+
+        Raises `LedgerFull`: then the effect must not be performed.
+        """
+        body = (
+            f'"time":{time():.6f},"kind":"intent","pid":{pid},'
+            f'"exe":{quote(exe.decode("utf-8", "surrogateescape"))},"effect":{quote(effect)},'
+            f'"path":{quote(path.decode("utf-8", "surrogateescape"))},"dev":{dev},"ino":{ino},'
+            f'"verdict":{quote(verdict)},"rule":{quote(rule)},"reason":{quote(reason)},"votes":[]'
+        )
+        if extra:
+            body += ',"extra":' + encode(extra)
+        with self._mutex:
+            seq = self._append(body)
+            self.allowed += 1
+        return seq
+
+    def outcome(self, seq: int, errno: int, post: str = "") -> None:
+        """Record what became of intent `seq`: 0 is done, else the errno; `post` is the state seen afterwards.
+
+        It does not raise when the log is full: the effect is done and the worker must be told the truth. The
+        decision then reads "unknown", the line counts as `unrecorded`, and the next intent is refused.
+        """
+        word = errorcode.get(errno, str(errno)) if errno else DONE
+        body = f'"time":{time():.6f},"kind":"outcome","of":{seq},"outcome":"{word}"'
+        if post:
+            body += ',"post":' + quote(post)
+        with self._mutex:
+            try:
+                self._append(body)
+            except LedgerFull:
+                pass
+
+    def denied(
+        self,
+        effect: str,
+        path: bytes,
+        *,
+        pid: int,
+        exe: bytes,
+        dev: int,
+        ino: int,
+        verdict: str,
+        rule: str,
+        reason: str,
+        extra: Mapping[str, object] | None = None,
+    ) -> int:
+        """Record a refusal; the sequence number. Raises `LedgerFull` (and counts the denial all the same)."""
+        body = (
+            f'"time":{time():.6f},"kind":"denied","pid":{pid},"exe":{quote_bytes(exe)},"effect":{quote(effect)},'
+            f'"path":{quote_bytes(path)},"dev":{dev},"ino":{ino},"verdict":{quote(verdict)},"rule":{quote(rule)},'
+            f'"reason":{quote(reason)},"votes":[],"outcome":"{REFUSED}"'
+        )
+        if extra:
+            body += ',"extra":' + encode(extra)
+        with self._mutex:
+            self.denials += 1
+            return self._append(body)
+
+    def failure(self, where: str, error: BaseException, *, pid: int) -> int:
+        """Record a call that was denied since the supervisor failed in `where`. Raises `LedgerFull`."""
+        reason = f"the supervisor failed in {where}: {type(error).__name__}: {error}"[:1000]
+        body = (
+            f'"time":{time():.6f},"kind":"failure","pid":{pid},"exe":"","effect":"","path":"","dev":0,"ino":0,'
+            f'"verdict":"deny","rule":"","reason":{quote(reason)},"votes":[],"outcome":"{REFUSED}"'
+        )
+        with self._mutex:
+            self.failures += 1
+            return self._append(body)
+
+    def reads(self, rows: Iterable[tuple[bytes, bytes, int, int, int, float, str]]) -> None:
+        """Record allowed reads, a line for each row: exe, path, dev, ino, count, first time (Unix s), rule.
+
+        Raises `LedgerFull`; the rows before it are written.
+        """
+        for exe, path, dev, ino, count, first, rule in rows:
+            body = (
+                f'"time":{time():.6f},"kind":"reads","pid":null,"exe":{quote_bytes(exe)},"effect":"read",'
+                f'"path":{quote_bytes(path)},"dev":{dev},"ino":{ino},"verdict":"allow","rule":{quote(rule)},'
+                f'"reason":"","votes":[],"outcome":"{DONE}","count":{count},"first":{first:.6f}'
+            )
+            with self._mutex:
+                self.read_calls += count
+                self._append(body)
+
+    def counts(self) -> dict[str, int]:
+        """The counters by name, as session.json keeps them."""
+        return {
+            "allowed": self.allowed,
+            "denied": self.denials,
+            "failures": self.failures,
+            "reads": self.read_calls,
+            "unrecorded": self.unrecorded,
+        }
+
+    def close(self, exit_status: int | None, leftover: int) -> None:
+        """End the session: the `end` line, session.json, the file closed. A second call does nothing.
+
+        `exit_status` is the command's own (None: not known); `leftover` counts processes that outlived it.
+        """
+        status = "null" if exit_status is None else str(exit_status)
+        with self._mutex:
+            if self._fd < 0:
+                return
+            try:
+                self._append(f'"time":{time():.6f},"kind":"end","exit":{status},"leftover":{leftover}')
+            except LedgerFull:
+                pass
+            fd, self._fd = self._fd, -1
+        try:
+            self._session.finish(exit_status, leftover, self.counts())
+        finally:
+            os.close(
+                fd
+            )  # drops the lock that says "running": last, so that nobody sees a dead session without its end
+
+    def leave(self) -> None:
+        """Close this process's copy of the file, in the half of a fork that does not write."""
+        fd, self._fd = self._fd, -1
+        os.close(fd)
+
+    def _append(self, body: str) -> int:
+        """Number, finish and write one line; its number. Call with the mutex held."""
+        if self._torn:
+            self.unrecorded += 1
+            raise LedgerFull(self._torn)
+        seq = self._next
+        line = finish(seq, body)
+        try:
+            written = os.write(self._fd, line)
+        except OSError as error:
+            self.unrecorded += 1
+            raise LedgerFull(error.errno or EIO) from error
+        if written != len(line):
+            self.unrecorded += 1
+            self._take_back()
+            raise LedgerFull(ENOSPC)
+        self._next = seq + 1
+        self._size += written
+        return seq
+
+    def _take_back(self) -> None:
+        """Remove a torn line, so that the log can go on when there is room again; else never write again."""
+        try:
+            os.ftruncate(self._fd, self._size)
+        except OSError as error:
+            self._torn = error.errno or EIO
+
+
+def finish(seq: int, body: str) -> bytes:
+    """One whole line from its number and its members' text. Called in order, under the ledger's mutex."""
+    return f'{{"seq":{seq},{body}}}\n'.encode("ascii")

@@ -1,0 +1,7 @@
+"""Profiles: rules in TOML that say which effects are allowed, asked about or denied, compiled to a pure function."""
+
+from pincer_trace.profile.loading import Overlay, load
+from pincer_trace.profile.model import ALLOW, CONFIRM, DENY, Decision, Facts, Profile, Rule
+from pincer_trace.profile.places import Places
+
+__all__ = ["ALLOW", "CONFIRM", "DENY", "Decision", "Facts", "Overlay", "Places", "Profile", "Rule", "load"]

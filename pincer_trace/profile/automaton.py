@@ -1,0 +1,150 @@
+"""All patterns of a profile as one automaton over path components, built as paths are seen.
+
+A state is the set of positions, in all patterns, that the components so far lead to. A step is one dictionary look-up
+for a component that some pattern names, and a shared `other` state for all the rest, so the cost of a path is its
+depth, not the number of rules, and the memory depends on the patterns, not on the paths. States are made on first
+use; a hostile tree can at most make `LIMIT` of them before they are dropped and begun anew.
+"""
+
+from __future__ import annotations
+
+from pincer_trace.profile.globs import ANY_RUN, matcher, split
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pincer_trace.profile.globs import Components
+    from pincer_trace.profile.model import Rule
+
+LIMIT = 4096
+_END = b"/"  # no component: the position after the last component of a pattern
+
+
+class State:
+    """Where a path stands in the patterns: what is matched here, and what still can be matched below."""
+
+    __slots__ = ("accepted", "by_effect", "ends", "globs", "literals", "next", "other", "pending", "starts", "stay")
+
+    def __init__(self) -> None:
+        self.next: dict[bytes, State] = {}
+        self.literals: dict[bytes, set[int]] = {}
+        self.globs: list[tuple[Callable[[bytes], bool], set[int]]] = []
+        self.starts: tuple[bytes, ...] = ()  # a component that matches a glob has one of these starts, or ends
+        self.ends: tuple[bytes, ...] = ()
+        self.stay: set[int] = set()
+        self.other: dict[int, State] = {}
+        self.accepted: tuple[Rule, ...] = ()
+        self.pending: tuple[Rule, ...] = ()
+        self.by_effect: dict[str, tuple[Rule, ...]] = {}
+
+
+class Automaton:
+    """`state(path)` gives the rules whose patterns match `path`, the first to be asked first."""
+
+    __slots__ = ("_kinds", "_owners", "_root_key", "_states", "root")
+
+    def __init__(self, rules: tuple[Rule, ...]) -> None:
+        kinds: list[object] = []
+        owners: list[Rule] = []
+        starts = []
+        for rule in rules:
+            starts.append(len(kinds))
+            kinds += rule.components
+            kinds.append(_END)
+            owners += [rule] * (len(rule.components) + 1)
+        self._kinds = kinds
+        self._owners = owners
+        key: set[int] = set()
+        for start in starts:
+            self._enter(start, key)
+        self._root_key = frozenset(key)
+        self._states: dict[frozenset[int], State] = {}
+        self.root = self._state(self._root_key)
+
+    def state(self, path: bytes) -> State:
+        """The state after an absolute `path`. A path that is not in normal form leads to the state without rules."""
+        if not path.startswith(b"/"):
+            return self._state(frozenset())
+        state = self.root
+        for component in split(path):
+            following = state.next.get(component)
+            state = self.step(state, component) if following is None else following
+        return state
+
+    def step(self, state: State, component: bytes) -> State:
+        """The state after one component more; `state.next` holds the answer for components seen in patterns."""
+        named = state.literals.get(component)
+        if named is None:
+            if component in {b"", b".", b".."}:
+                return self._state(frozenset())
+            mask = 0
+            if component.startswith(state.starts) or component.endswith(state.ends):
+                for index, (matches, _) in enumerate(state.globs):
+                    if matches(component):
+                        mask |= 1 << index
+            following = state.other.get(mask)
+            if following is None:
+                key = set(state.stay)
+                for index, (_, target) in enumerate(state.globs):
+                    if mask >> index & 1:
+                        key |= target
+                following = state.other[mask] = self._state(frozenset(key))
+            return following
+        key = set(named)
+        if component:
+            key |= state.stay
+            for matches, target in state.globs:
+                if matches(component):
+                    key |= target
+        following = state.next[component] = self._state(frozenset(key))
+        return following
+
+    def _enter(self, position: int, into: set[int]) -> None:
+        into.add(position)
+        while self._kinds[position] is None:
+            position += 1
+            into.add(position)
+
+    def _state(self, key: frozenset[int]) -> State:
+        state = self._states.get(key)
+        if state is not None:
+            return state
+        if len(self._states) >= LIMIT:
+            self._states.clear()
+            self.root = self._state(self._root_key)
+        state = self._states[key] = State()
+        accepted = set()
+        pending = set()
+        globs: dict[tuple[object, ...], set[int]] = {}
+        for position in key:
+            kind = self._kinds[position]
+            owner = self._owners[position]
+            if kind is _END:
+                accepted.add(owner)
+                continue
+            pending.add(owner)
+            if kind is None:
+                self._enter(position, state.stay)
+            elif isinstance(kind, bytes):
+                self._enter(position + 1, state.literals.setdefault(kind, set()))
+            elif kind == (ANY_RUN,):
+                self._enter(position + 1, state.stay)
+            else:
+                assert isinstance(kind, tuple)
+                self._enter(position + 1, globs.setdefault(kind, set()))
+        state.globs = [(matcher(tokens), target) for tokens, target in globs.items()]  # type: ignore[arg-type]
+        starts, ends = set(), set()
+        for tokens in globs:
+            if isinstance(tokens[-1], bytes):
+                ends.add(tokens[-1])
+            else:
+                starts.add(tokens[0] if isinstance(tokens[0], bytes) else b"")
+        state.starts, state.ends = tuple(starts), tuple(ends)
+        state.accepted = tuple(sorted(accepted, key=_by_rank, reverse=True))
+        state.pending = tuple(sorted(pending, key=_by_rank, reverse=True))
+        return state
+
+
+def _by_rank(rule: Rule) -> int:
+    return rule.rank

@@ -1,0 +1,359 @@
+"""From a profile's name to a `Profile`: finding the files, the compiled cache, placeholders, options, built-in rules.
+
+The start of a run pays for this, so nothing here imports a TOML parser: `source` does, only when the cache has no entry.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import marshal
+import os
+import sys
+
+from pincer_trace import __version__, effects, paths
+from pincer_trace.errors import UserError
+from pincer_trace.profile import globs, model
+from pincer_trace.profile.model import ALLOW, BUILT_IN, DENY, GRANT, PROTECTION, Profile, Rule, Settings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pincer_trace.profile.globs import Components
+    from pincer_trace.profile.places import Places
+
+    # placeholder or "", the pattern's text and components after it, line of the file
+    Pattern = tuple[str, bytes, Components, int]
+    # effects, patterns, verdict, reason, file, when, exe patterns, command patterns, protection
+    Row = tuple[
+        tuple[str, ...], list[Pattern], str, str, str, str, list[Pattern], list[Pattern], bool
+    ]
+    # description, (floor, hold), rows, [(extends value, the file that says so, digest of the file found)],
+    # digest of settings and rows
+    Compiled = tuple[str, tuple[str, float], list[Row], list[tuple[str, str, bytes]], bytes]
+
+FORMAT = 1
+PLACEHOLDERS = (
+    "workspace", "git_common", "home", "homes", "cache", "config", "data", "tmp", "state", "path_dirs", "self",
+    "interpreter", "command",
+)  # fmt: skip
+MAXIMUM_FILE = 1 << 20
+_SELF_REASON = "pincer-trace itself: what it runs from and keeps is closed to what it supervises"
+
+
+class Overlay:
+    """What command-line options add to a profile: paths (relative ones to the working directory) and HOST:PORT peers."""
+
+    __slots__ = ("allow_net", "allow_write", "protect")
+
+    def __init__(
+        self,
+        allow_write: Iterable[str] = (),
+        protect: Iterable[str] = (),
+        allow_net: Iterable[str] = (),
+    ) -> None:
+        self.allow_write = list(allow_write)
+        self.protect = list(protect)
+        self.allow_net = list(allow_net)
+
+
+def load(
+    name_or_path: str, places: Places, *, overlay: Overlay | None = None, cache_directory: str | None = None
+) -> Profile:
+    """The profile of that name (the user's own, then the shipped ones) or of that file, for these places.
+
+    Errors: `UserError`, one line that names file, line and key.
+    """
+    path = find(name_or_path, places)
+    content = read(path)
+    entry = Cache(cache_directory).get(path, content, places) if cache_directory else None
+    if entry is None:
+        from pincer_trace.profile import source
+
+        entry = source.compile_profile(path, content, places)
+        if cache_directory:
+            Cache(cache_directory).put(path, content, entry)
+    description, settings, rows, dependencies, policy = entry
+    files = [path, *(find(value, places, referrer) for value, referrer, _ in dependencies)]
+    expansions = _expansions(places)
+    rules: list[Rule] = []
+    for row in rows:
+        _expand(row, expansions, places, rules)
+    if overlay:
+        rules += _overlay_rules(overlay, places, rules)
+    kept = [os.fsencode(os.path.realpath(file)) for file in files]
+    if cache_directory:
+        kept.append(os.fsencode(os.path.realpath(cache_directory)))
+    closed = tuple(dict.fromkeys((*places.own, *kept)))
+    rules += [
+        _below_rule(effects.CHANGES, directory, DENY, _SELF_REASON, "built in", BUILT_IN) for directory in closed
+    ]
+    name = name_or_path if not _is_file(name_or_path) else os.path.basename(name_or_path).removesuffix(".toml")
+    return Profile(
+        name,
+        tuple(rules),
+        _digest(policy, expansions, places, overlay, closed),
+        Settings(*settings),
+        description=description,
+        paths=tuple(files),
+    )
+
+
+def _is_file(name_or_path: str) -> bool:
+    return "/" in name_or_path or name_or_path.endswith(".toml")
+
+
+def user_profiles(places: Places) -> str:
+    """The directory of the user's own profiles."""
+    return os.path.join(os.fsdecode(places.config), "pincer-trace", "profiles")
+
+
+def find(name_or_path: str, places: Places, referrer: str = "") -> str:
+    """The file of a profile. `referrer` is the file whose `extends` names it.
+
+    A relative file is one beside the referrer, or of the working directory. A file of the user's that extends its own name
+    means the shipped profile of that name.
+    """
+    if _is_file(name_or_path):
+        base = os.path.dirname(referrer) if referrer else os.fsdecode(places.cwd)
+        return os.path.normpath(os.path.join(base, os.path.expanduser(name_or_path)))
+    tried = []
+    for directory in (user_profiles(places), paths.shipped_profiles()):
+        file = os.path.join(directory, name_or_path + ".toml")
+        if file != referrer and os.path.exists(file):
+            return file
+        tried.append(directory)
+    raise UserError(
+        f"no profile is named '{paths.display(name_or_path)}' (looked in {' and '.join(tried)}); "
+        "`pincer-trace profile list` names them, and a value with '/' is a file"
+    )
+
+
+def read(path: str) -> bytes:
+    """The content of a profile file, at most a megabyte. Errors: `UserError`."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with open(descriptor, "rb") as file:
+            content = file.read(MAXIMUM_FILE + 1)
+    except OSError as error:
+        raise UserError(f"profile {paths.display(path)} cannot be read: {error.strerror}") from None
+    if len(content) > MAXIMUM_FILE:
+        raise UserError(f"profile {paths.display(path)} is larger than a megabyte: not a profile")
+    return content
+
+
+def label(path: str) -> str:
+    """How rules and errors name a profile file: the shipped ones by their name alone."""
+    directory, name = os.path.split(path)
+    return name if directory == paths.shipped_profiles() else paths.display(path)
+
+
+class Cache:
+    """Compiled profiles of this user, before placeholders, one file for each content of a profile file.
+
+    An entry is marshal data behind its own SHA-256. Marshal must not read what others wrote, so the directory and the file
+    must be ours and closed to all others; a cache that cannot be used is as good as none, and no error.
+    """
+
+    __slots__ = ("_directory",)
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+
+    def get(self, path: str, content: bytes, places: Places) -> Compiled | None:
+        """The entry for a file, if there is one and the files that it extends are still the same."""
+        try:
+            if not self._is_private():
+                return None
+            descriptor = os.open(self._file(path, content), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            with open(descriptor, "rb") as file:
+                status = os.fstat(descriptor)
+                if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+                    return None
+                data = file.read()
+            if hashlib.sha256(data[32:]).digest() != data[:32]:
+                return None
+            entry: Compiled = marshal.loads(data[32:])  # noqa: S302  ours alone, checked above
+            for value, referrer, digest in entry[3]:
+                if hashlib.sha256(read(find(value, places, referrer))).digest() != digest:
+                    return None
+        except (OSError, ValueError, EOFError, TypeError, IndexError, UserError):
+            return None
+        return entry
+
+    def put(self, path: str, content: bytes, entry: Compiled) -> None:
+        """Keep an entry; no error when that is impossible."""
+        data = marshal.dumps(entry)
+        try:
+            os.makedirs(self._directory, 0o700, exist_ok=True)
+            if not self._is_private():
+                return
+            file = self._file(path, content)
+            temporary = f"{file}.{os.getpid()}"
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            try:
+                with open(descriptor, "wb") as stream:
+                    stream.write(hashlib.sha256(data).digest() + data)
+                os.rename(temporary, file)
+            except OSError:
+                os.unlink(temporary)
+        except OSError:
+            return
+
+    def _is_private(self) -> bool:
+        try:
+            status = os.lstat(self._directory)
+        except OSError as error:
+            if error.errno == errno.ENOENT:
+                return False
+            raise
+        return status.st_mode & 0o170077 == 0o040000 and status.st_uid == os.geteuid()
+
+    def _file(self, path: str, content: bytes) -> str:
+        key = repr((FORMAT, __version__, sys.implementation.cache_tag, path, content))
+        return os.path.join(self._directory, hashlib.sha256(key.encode()).hexdigest())
+
+
+def _expansions(places: Places) -> dict[str, list[tuple[bytes, Components]]]:
+    """What each placeholder stands for, as pattern text and components. Paths are literal, whatever bytes they hold."""
+    homes = [home for home in places.homes if home not in {b"/", b"/root"} and os.path.dirname(home) != b"/home"]
+    own = dict.fromkeys((*places.own, places.state))
+    plain = {
+        "": (),
+        "workspace": (places.workspace,),
+        "git_common": (places.git_common_dir,) if places.git_common_dir else (),
+        "home": (places.home,),
+        "homes": homes,
+        "cache": (places.cache,),
+        "config": (places.config,),
+        "data": (places.data,),
+        "tmp": (places.tmp,),
+        "state": (places.state,),
+        "path_dirs": places.path_dirs,
+        "self": own,
+        "interpreter": own,
+        "command": (places.command,) if places.command else (),
+    }
+    found = {name: [_literal(path) for path in values] for name, values in plain.items()}
+    found[""] = [(b"", ())]
+    # any home, not just the caller's: root reads them all, and HOME may be set to something else
+    found["homes"] += [(b"/root", (b"root",)), (b"/home/*", (b"home", (globs.ANY_RUN,)))]
+    return found
+
+
+def _literal(path: bytes) -> tuple[bytes, Components]:
+    return b"" if path == b"/" else globs.escape(path), tuple(globs.split(path))
+
+
+def _expand(
+    row: Row,
+    expansions: dict[str, list[tuple[bytes, Components]]],
+    places: Places,
+    into: list[Rule],
+) -> None:
+    names, patterns, verdict, reason, file, when, exes, commands, protection = row
+    if commands and not any(
+        globs.matches(head + tail, places.command)
+        for placeholder, _, tail, _ in commands
+        for _, head in expansions[placeholder]
+    ):
+        return
+    labels: list[tuple[bytes, Components | None]] = [(b"", None)]
+    if exes:
+        labels = [
+            (text + rest, head + tail) for name, rest, tail, _ in exes for text, head in expansions[name]
+        ]
+    group = frozenset(names)
+    tier = PROTECTION if protection else GRANT
+    for placeholder, rest, tail, line in patterns:
+        source = f"{file}:{line}"
+        for text, head in expansions[placeholder]:
+            for exe, exe_components in labels:
+                pattern = text + rest or b"/"
+                into.append(
+                    Rule(group, pattern, head + tail, verdict, reason, source, when, exe, exe_components, tier)
+                )
+
+
+def _below_rule(
+    group: frozenset[str], path: bytes, verdict: str, reason: str, source: str, tier: int
+) -> Rule:
+    """A rule for a literal path and all below it."""
+    text, head = _literal(path)
+    return Rule(group, text + b"/**", (*head, None), verdict, reason, source, tier=tier)
+
+
+def _overlay_rules(overlay: Overlay, places: Places, rules: list[Rule]) -> list[Rule]:
+    """Add the rules of options to `rules`, the protections among them where they belong.
+
+    `--allow-write PATH` opens what lies at and below PATH, but not a protected thing that just happens to lie there. A PATH
+    that is itself protected is named on purpose: the protections that hold for it are lifted, and those written after them
+    stay. `--protect` comes last: closing wins over opening.
+    """
+    out = []
+    for value in overlay.allow_write:
+        path = _option_path(value, places, "--allow-write")
+        reason = "allowed by --allow-write"
+        last = -1
+        for index, rule in enumerate(rules):
+            if (
+                rule.tier == PROTECTION
+                and rule.verdict != ALLOW
+                and not effects.CHANGES.isdisjoint(rule.effects)
+                and globs.matches(rule.components, path)
+            ):
+                last = index
+        if last >= 0:
+            lift = _below_rule(effects.CHANGES, path, ALLOW, reason, "--allow-write", PROTECTION)
+            rules.insert(last + 1, lift)
+        out.append(_below_rule(effects.CHANGES, path, ALLOW, reason, "--allow-write", GRANT))
+    for value in overlay.allow_net:
+        host, colon, port = value.rpartition(":")
+        if not colon or not host or "/" in value or not (port == "*" or (port.isascii() and port.isdigit() and int(port) < 65536)):
+            raise UserError(f"--allow-net {paths.display(value)}: write HOST:PORT, such as 'example.com:443' or '*.example.com:*'")
+        pattern = b"//" + os.fsencode(value)
+        try:
+            parts = globs.components(pattern)
+        except globs.GlobError as error:
+            raise UserError(f"--allow-net {paths.display(value)}: {error}") from None
+        group = frozenset({effects.CONNECT, effects.SEND})
+        out.append(Rule(group, pattern, parts, ALLOW, "allowed by --allow-net", "--allow-net"))
+    closed = effects.CHANGES | {effects.READ, effects.EXEC}
+    for value in overlay.protect:
+        path = _option_path(value, places, "--protect")
+        out.append(_below_rule(closed, path, DENY, "closed by --protect", "--protect", PROTECTION))
+    return out
+
+
+def _option_path(value: str, places: Places, option: str) -> bytes:
+    if not value or "\0" in value:
+        raise UserError(f"{option}: a path is needed, not {value!r}")
+    return os.path.realpath(os.path.join(places.cwd, os.fsencode(value)))
+
+
+def digest_of_rows(settings: tuple[str, float], rows: list[Row]) -> bytes:
+    """SHA-256 over what decides, in order; file names, lines and comments are not in it."""
+    told = []
+    for names, patterns, verdict, reason, _, when, exes, commands, protection in rows:
+        globs_of = [[(name, text) for name, text, _, _ in group] for group in (patterns, exes, commands)]
+        told.append((names, globs_of, verdict, reason, when, protection))
+    return hashlib.sha256(repr((FORMAT, settings, told)).encode("utf-8", "surrogateescape")).digest()
+
+
+def _digest(
+    policy: bytes,
+    expansions: dict[str, list[tuple[bytes, Components]]],
+    places: Places,
+    overlay: Overlay | None,
+    closed: Iterable[bytes],
+) -> bytes:
+    """The digest of the compiled profile: its rows, and all that makes rules of them."""
+    options = (overlay.allow_write, overlay.protect, overlay.allow_net) if overlay else ([], [], [])
+    values = [(name, [text for text, _ in found]) for name, found in expansions.items()]
+    return hashlib.sha256(
+        repr((policy, values, places.cwd, places.command, options, list(closed))).encode("utf-8", "surrogateescape")
+    ).digest()
+
+
+__all__ = ["PLACEHOLDERS", "Cache", "Overlay", "find", "label", "load", "model", "read", "user_profiles"]

@@ -1,0 +1,300 @@
+"""What a profile is once loaded: rules, facts, decisions, and `judge`, the pure function from a request to a verdict.
+
+**Order.** Three layers, asked in turn; in each the *last* matching rule wins:
+
+1. built in: what protects pincer-trace itself (hazard P81). No profile and no option opens it.
+2. protections (`protection = true`): confirm and deny decide; allow lifts the protections written before it, and no more.
+3. grants, all other rules. When none matches, the answer is deny.
+
+Last match wins, since files extend files and options follow files: what is written later is nearer to the person and
+more specific. Alone, that would let `--allow-write .` open `.git/hooks` by accident; hence the layer of protections in
+front. And an exception to a protection ("sample hooks are harmless") must not become a grant in other people's
+repositories; hence allow in that layer only lifts.
+"""
+
+from __future__ import annotations
+
+from pincer_trace.profile.automaton import Automaton
+from pincer_trace.profile.gitconfig import is_executable
+from pincer_trace.profile.globs import matches
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pincer_trace.profile.automaton import State
+    from pincer_trace.profile.globs import Components
+
+ALLOW = "allow"
+CONFIRM = "confirm"
+DENY = "deny"
+VERDICTS = (ALLOW, CONFIRM, DENY)
+
+GRANT, PROTECTION, BUILT_IN = 0, 1, 2
+
+ALWAYS = ""
+OWN = "own"
+OWN_ANCHOR = "own-anchor"
+OWN_ABOVE = "own-above"
+GIT_CONFIG = "git-config"
+CONDITIONS = (ALWAYS, OWN, OWN_ANCHOR, OWN_ABOVE, GIT_CONFIG)
+
+NOTHING_ALLOWS = "no rule allows it"
+
+
+class Facts:
+    """What conditional rules may ask about the request at hand. Asked only when a rule that matches needs it.
+
+    The answers here are the strictest ones; the engine's subclass knows better.
+    """
+
+    __slots__ = ()
+
+    def created_by_tree(self, below: bytes) -> bool:
+        """Was the object, or a directory above it that lies strictly below `below`, created in this session by the tree?
+
+        For a name that does not exist yet, only the directories count; for the new name of a rename, the object is the
+        one that moves.
+        """
+        return False
+
+    def directory_created_by_tree(self, directory: bytes, below: bytes) -> bool:
+        """The same of `directory`, which holds the object at some depth or is it, and of the directories above it."""
+        return False
+
+    def git_config_changes(self) -> frozenset[str] | None:
+        """The keys that the new content of a git configuration changes (`gitconfig.changed_keys`), None if unknown."""
+        return None
+
+    def executable(self) -> bytes:
+        """The real path of the executable that the calling process was started from; a label, not a boundary."""
+        return b""
+
+
+class Rule:
+    """One rule for one pattern. Immutable by convention.
+
+    Of rules with a condition, `below` is the literal directory in front of the pattern, and `anchor` the index in
+    `components` of the component after the first `**`, or -1. Ranks are unique in a profile: the matching rule of the highest rank wins.
+    """
+
+    __slots__ = (
+        "_decision",
+        "anchor",
+        "below",
+        "components",
+        "effects",
+        "exe",
+        "exe_components",
+        "pattern",
+        "rank",
+        "reason",
+        "source",
+        "tier",
+        "verdict",
+        "when",
+    )
+
+    def __init__(
+        self,
+        effects: frozenset[str],
+        pattern: bytes,
+        components: Components,
+        verdict: str,
+        reason: str,
+        source: str,
+        when: str = ALWAYS,
+        exe: bytes = b"",
+        exe_components: Components | None = None,
+        tier: int = GRANT,
+        rank: int = 0,
+    ) -> None:
+        self.effects = effects
+        self.pattern = pattern
+        self.components = components
+        self.verdict = verdict
+        self.reason = reason
+        self.source = source
+        self.when = when
+        self.exe = exe
+        self.exe_components = exe_components
+        self.tier = tier
+        self.rank = rank
+        self.below = b"/"
+        self.anchor = -1
+        if when:
+            literal = 0
+            while literal < len(components) and isinstance(components[literal], bytes):
+                literal += 1
+            # a pattern without wildcards names its object: the directories above it count from its parent down
+            self.below = b"/" + b"/".join(_literals(components[: min(literal, len(components) - 1)]))
+            self.anchor = anchor_of(components)
+        self._decision: Decision | None = None
+
+    def decide(self) -> Decision:
+        """The decision that this rule gives."""
+        if self._decision is None:
+            self._decision = Decision(self.verdict, self, self.reason)
+        return self._decision
+
+    def __repr__(self) -> str:
+        return f"<Rule {self.source} {self.verdict} {self.pattern!r}>"
+
+
+class Decision:
+    """A verdict, the rule that gave it (None: no rule matches), and the reason in words."""
+
+    __slots__ = ("reason", "rule", "verdict")
+
+    def __init__(self, verdict: str, rule: Rule | None, reason: str) -> None:
+        self.verdict = verdict
+        self.rule = rule
+        self.reason = reason
+
+    def __repr__(self) -> str:
+        return f"<Decision {self.verdict}: {self.reason} ({self.rule.source if self.rule else 'no rule'})>"
+
+
+class Settings:
+    """What a profile says beside its rules. `floor`: "full" or "scoped" (DESIGN section 2). `hold`: seconds a question waits."""
+
+    __slots__ = ("floor", "hold")
+
+    def __init__(self, floor: str = "full", hold: float = 300.0) -> None:
+        self.floor = floor
+        self.hold = hold
+
+
+_NO_RULE = Decision(DENY, None, NOTHING_ALLOWS)
+
+
+class Profile:
+    """A loaded profile. `rules` are in order (files extended first, then the file, options, built in)."""
+
+    __slots__ = ("_automaton", "description", "digest", "name", "paths", "rules", "settings")
+
+    def __init__(
+        self,
+        name: str,
+        rules: tuple[Rule, ...],
+        digest: bytes,
+        settings: Settings,
+        *,
+        description: str = "",
+        paths: tuple[str, ...] = (),
+    ) -> None:
+        self.name = name
+        self.rules = rules
+        self.digest = digest
+        self.settings = settings
+        self.description = description
+        self.paths = paths
+        for index, rule in enumerate(rules):
+            rule.rank = rule.tier * 1_000_000 + index
+        self._automaton = Automaton(rules)
+
+    def judge(self, effect: str, path: bytes, facts: Facts) -> Decision:
+        """The verdict on one effect on one object.
+
+        `path` is the absolute path re-derived from the pinned object, or `//HOST:PORT`. A path that is not in normal form
+        is denied. Pure, but for what `facts` looks up.
+        """
+        state = self._automaton.state(path)
+        rules = state.by_effect.get(effect)
+        if rules is None:
+            rules = _deciding(state, effect)
+        blocked = ""
+        lifted = False
+        for rule in rules:
+            if lifted and rule.tier:
+                continue
+            when = rule.when
+            if rule.exe_components is not None and not matches(rule.exe_components, facts.executable()):
+                continue
+            if when:
+                if when == GIT_CONFIG:
+                    changes = facts.git_config_changes()
+                    if changes is None:
+                        blocked = "the change cannot be read"
+                        continue
+                    programs = sorted(key for key in changes if is_executable(key.lower()))
+                    if programs:
+                        blocked = ", ".join(programs)
+                        continue
+                elif not _is_own(rule, path, facts):
+                    continue
+            if rule.verdict == ALLOW and rule.tier:
+                lifted = True
+                continue
+            if blocked and rule.verdict != ALLOW:
+                return Decision(rule.verdict, rule, f"{rule.reason} ({blocked})")
+            return rule.decide()
+        return _NO_RULE
+
+    def below(self, effect: str, directory: bytes) -> tuple[Rule, ...]:
+        """The rules that may not allow `effect` on something strictly below `directory`, the strongest first (P29).
+
+        Never misses one; may name rules that match nothing there. Empty only if a rule allows all that is below.
+        """
+        state = self._automaton.state(directory)
+        found = tuple(rule for rule in state.pending if rule.verdict != ALLOW and effect in rule.effects)
+        if found:
+            return found
+        for rule in state.accepted:
+            whole = bool(rule.components) and rule.components[-1] is None
+            if effect in rule.effects and whole and not rule.tier and _unconditional(rule):
+                return ()
+        return (_NOTHING,)
+
+    def matching(self, effect: str, path: bytes) -> tuple[Rule, ...]:
+        """All rules for `effect` whose pattern matches, in the order in which they are asked."""
+        return tuple(rule for rule in self._automaton.state(path).accepted if effect in rule.effects)
+
+
+def anchor_of(components: Components) -> int:
+    """The index of the component after the first `**`; -1 when there is none."""
+    for index, component in enumerate(components):
+        if component is None:
+            return index + 1 if index + 1 < len(components) else -1
+    return -1
+
+
+def _literals(components: Components) -> list[bytes]:
+    return [component for component in components if isinstance(component, bytes)]
+
+
+def _unconditional(rule: Rule) -> bool:
+    return not rule.when and rule.exe_components is None
+
+
+def _deciding(state: State, effect: str) -> tuple[Rule, ...]:
+    """The matching rules for `effect` that can have a say: in each layer down to the first without a condition."""
+    rules = []
+    layer = BUILT_IN
+    for rule in state.accepted:
+        if effect in rule.effects and rule.tier <= layer:
+            if _unconditional(rule):
+                if rule.verdict != ALLOW or not rule.tier:
+                    rules.append(rule)
+                    break
+                layer = GRANT
+            rules.append(rule)
+    found = state.by_effect[effect] = tuple(rules)
+    return found
+
+
+def _is_own(rule: Rule, path: bytes, facts: Facts) -> bool:
+    if rule.when == OWN:
+        return facts.created_by_tree(rule.below)
+    index = rule.anchor
+    if index < 0:
+        return False
+    # The topmost component that fits the anchor: the fewest directories count, so the strictest reading.
+    parts = path.split(b"/")[1:]
+    for depth in range(index - 1, len(parts)):
+        if matches((rule.components[index],), b"/" + parts[depth]):
+            end = depth if rule.when == OWN_ABOVE else depth + 1
+            directory = b"/" + b"/".join(parts[:end])
+            return directory != rule.below and facts.directory_created_by_tree(directory, rule.below)
+    return False
+
+
+_NOTHING = Rule(frozenset(), b"/**", (None,), DENY, NOTHING_ALLOWS, "no rule")

@@ -1,0 +1,300 @@
+"""A profile file as a person writes it: TOML, checked key by key, compiled to rows without placeholders filled in.
+
+Each error is one line, `FILE:LINE: rule N: key 'KEY': what is wrong`. Neither tomllib nor msgspec tells the line of a
+value, so the text is scanned for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tomllib
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from pincer_trace import effects
+from pincer_trace.errors import UserError
+from pincer_trace.paths import display
+from pincer_trace.profile import globs, loading, model
+
+if TYPE_CHECKING:
+    from pincer_trace.profile.loading import Compiled, Pattern, Row
+    from pincer_trace.profile.places import Places
+
+
+class RuleTable(msgspec.Struct, forbid_unknown_fields=True):
+    """One `[[rule]]`. All keys but the first four are optional."""
+
+    effects: list[str]
+    paths: list[str]
+    verdict: Literal["allow", "confirm", "deny"]
+    reason: str
+    when: Literal["own", "own-anchor", "own-above", "git-config"] | None = None
+    exe: list[str] | None = None
+    command: list[str] | None = None
+    protection: bool = False
+
+
+class SettingsTable(msgspec.Struct, forbid_unknown_fields=True):
+    """`[settings]`."""
+
+    floor: Literal["full", "scoped"] | None = None
+    hold: float | None = None
+
+
+class ProfileFile(msgspec.Struct, forbid_unknown_fields=True):
+    """A whole file."""
+
+    description: str = ""
+    extends: str | None = None
+    settings: SettingsTable = msgspec.field(default_factory=SettingsTable)
+    rule: list[RuleTable] = []
+
+
+_STRUCTS = {"rule": RuleTable, "settings": SettingsTable, "": ProfileFile}
+
+
+def compile_profile(path: str, content: bytes, places: Places) -> Compiled:
+    """A file and those it extends, as rows: the extended ones first. Errors: `UserError`."""
+    chain: list[tuple[str, ProfileFile, Lines]] = []
+    dependencies: list[tuple[str, str, bytes]] = []
+    seen = {os.path.realpath(path)}
+    while True:
+        parsed, lines = _parse(path, content)
+        chain.append((path, parsed, lines))
+        if parsed.extends is None:
+            break
+        where = f"{loading.label(path)}:{lines.of_key('extends')}"
+        try:
+            following = loading.find(parsed.extends, places, path)
+            content = loading.read(following)
+        except UserError as error:
+            raise UserError(f"{where}: key 'extends': {error}") from None
+        real = os.path.realpath(following)
+        if real in seen:
+            raise UserError(f"{where}: key 'extends': a circle, {loading.label(following)} is already being read")
+        seen.add(real)
+        dependencies.append((parsed.extends, path, hashlib.sha256(content).digest()))
+        path = following
+    floor, hold = "full", 300.0
+    rows: list[Row] = []
+    for file, parsed, lines in reversed(chain):
+        floor = parsed.settings.floor or floor
+        hold = hold if parsed.settings.hold is None else parsed.settings.hold
+        if not 0 <= hold <= 86400:
+            line = lines.of_key("hold", "settings")
+            raise UserError(f"{loading.label(file)}:{line}: settings: key 'hold': seconds, from 0 to 86400")
+        rows += [_row(file, lines, index, rule) for index, rule in enumerate(parsed.rule)]
+    settings = (floor, float(hold))
+    return chain[0][1].description, settings, rows, dependencies, loading.digest_of_rows(settings, rows)
+
+
+def _parse(path: str, content: bytes) -> tuple[ProfileFile, Lines]:
+    name = loading.label(path)
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{name}:{line}: not UTF-8 text") from None
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        message, _, place = str(error).partition(" (at ")
+        words = place.replace(",", " ").split()
+        line = int(words[1]) if words[:1] == ["line"] else text.count("\n") + 1
+        raise UserError(f"{name}:{line}: not TOML: {message[:1].lower()}{message[1:]}") from None
+    except RecursionError:
+        raise UserError(f"{name}:1: not TOML that can be read: nested too deeply") from None
+    lines = Lines(text)
+    try:
+        return msgspec.convert(tree, ProfileFile), lines
+    except msgspec.ValidationError as error:
+        raise UserError(f"{name}:{_explain(str(error), lines)}") from None
+
+
+def _explain(message: str, lines: Lines) -> str:
+    """`LINE: rule N: key 'KEY': ...` from a message of msgspec, such as "Expected `str` - at `$.rule[2].reason`"."""
+    what, _, place = message.partition(" - at `$")
+    steps = place.rstrip("`").replace("[", ".").replace("]", "").split(".")[1:]
+    table, index, key, where = "", 0, "", ""
+    if steps[:1] == ["rule"] and len(steps) > 1 and steps[1].isdigit():
+        table, index = "rule", int(steps[1])
+        key = steps[2] if len(steps) > 2 else ""
+        where = f"rule {index + 1}: "
+    elif steps[:1] == ["settings"]:
+        table, where = "settings", "settings: "
+        key = steps[1] if len(steps) > 1 else ""
+    elif steps:
+        key = steps[0]
+    field = what.partition("`")[2].partition("`")[0]
+    if what.startswith("Object contains unknown field"):
+        import difflib
+
+        known = _STRUCTS[table].__struct_fields__
+        close = difflib.get_close_matches(field, known, 1)
+        hint = f"; did you mean '{close[0]}'?" if close else f"; known are {', '.join(known)}"
+        return f"{lines.of_key(field, table, index)}: {where}key '{display(field)}' is not known{hint}"
+    if what.startswith("Object missing required field"):
+        return f"{lines.of_table(table, index)}: {where}key '{field}' is missing"
+    if what.startswith("Invalid enum value"):
+        import typing
+
+        kind = typing.get_type_hints(_STRUCTS[table])[key]
+        values = [v for part in (kind, *typing.get_args(kind)) for v in typing.get_args(part) if isinstance(v, str)]
+        what = f"{what.removeprefix('Invalid enum value ')} is none of {', '.join(dict.fromkeys(values))}"
+    what = what.replace("`", "").replace("Expected ", "expected ")
+    return f"{lines.of_key(key, table, index)}: {where}key '{key}': {what}"
+
+
+def _row(path: str, lines: Lines, index: int, rule: RuleTable) -> Row:
+    def wrong(key: str, message: str, value: str | None = None) -> UserError:
+        line = lines.of_key(key, "rule", index) if value is None else lines.of_value(value, key, index)
+        return UserError(f"{loading.label(path)}:{line}: rule {index + 1}: key '{key}': {message}")
+
+    names: set[str] = set()
+    for name in rule.effects:
+        if name not in effects.EFFECTS and name not in effects.GROUPS:
+            import difflib
+
+            close = difflib.get_close_matches(name, [*effects.EFFECTS, *effects.GROUPS], 1)
+            hint = f"; did you mean '{close[0]}'?" if close else ""
+            raise wrong("effects", f"'{display(name)}' is no effect{hint}", name)
+        names |= effects.GROUPS.get(name, frozenset({name}))
+    for key, values in (("effects", rule.effects), ("paths", rule.paths), ("exe", rule.exe), ("command", rule.command)):
+        if values is not None and not values:
+            raise wrong(key, "an empty list")
+    if not rule.reason.strip():
+        raise wrong("reason", "empty; a person who is denied will read it")
+
+    def patterns(key: str, values: list[str] | None) -> list[Pattern]:
+        found = []
+        for value in values or ():
+            try:
+                found += [(*part, lines.of_value(value, key, index)) for part in compile_pattern(value)]
+            except globs.GlobError as error:
+                raise wrong(key, f"'{display(value)}': {error}", value) from None
+        return found
+
+    compiled = patterns("paths", rule.paths)
+    if rule.when in {model.OWN_ANCHOR, model.OWN_ABOVE}:
+        for _, text, parts, _ in compiled:
+            if model.anchor_of(parts) < 0:
+                shown = display(text)
+                raise wrong("when", f"'{rule.when}' needs a component after '**' in each path; '{shown}' has none")
+    if rule.when is not None and rule.verdict != model.ALLOW:
+        raise wrong("when", "only with verdict 'allow': a condition that is not met must not loosen anything")
+    return (
+        tuple(sorted(names)),
+        compiled,
+        rule.verdict,
+        rule.reason,
+        loading.label(path),
+        rule.when or "",
+        patterns("exe", rule.exe),
+        patterns("command", rule.command),
+        rule.protection,
+    )
+
+
+def compile_pattern(value: str) -> list[tuple[str, bytes, globs.Components]]:
+    """A pattern as written: (placeholder or "", text after it, components after it) for each alternative."""
+    if "\0" in value:
+        raise globs.GlobError("a path has no NUL byte")
+    if not value:
+        raise globs.GlobError("an empty path")
+    text = value.encode("utf-8", "surrogateescape")
+    out = []
+    for alternative in _alternatives_after_placeholder(text):
+        name, rest = alternative
+        if name and not rest:
+            out.append((name, b"", ()))
+        elif name and not rest.startswith(b"/"):
+            raise globs.GlobError(f"after {{{name}}} comes '/' or nothing")
+        else:
+            parts = globs.components(rest)
+            if rest.startswith(b"**"):
+                rest = b"/" + rest
+            out.append((name, rest, parts))
+    return out
+
+
+def _alternatives_after_placeholder(text: bytes) -> list[tuple[str, bytes]]:
+    if text.startswith(b"{"):
+        inside, closed, rest = text[1:].partition(b"}")
+        if closed and b"," not in inside and b"{" not in inside:
+            name = inside.decode("utf-8", "replace")
+            if name not in loading.PLACEHOLDERS:
+                raise globs.GlobError(
+                    f"placeholder {{{display(name)}}} is not known; known are {', '.join(loading.PLACEHOLDERS)}"
+                )
+            return [(name, part) for part in globs.alternatives(rest)]
+    return [("", part) for part in globs.alternatives(text)]
+
+
+class Lines:
+    """Where keys and values stand in the text of a profile. Lines count from 1."""
+
+    def __init__(self, text: str) -> None:
+        self._raw = text.split("\n")
+        self._tables: list[tuple[str, int]] = [("", 1)]  # (name, line) of each table in order
+        self._plain = _without_strings(text).split("\n")
+        for number, line in enumerate(self._plain, 1):
+            head = line.strip()
+            if head.startswith("["):
+                self._tables.append((head.strip("[] \t"), number))
+
+    def of_table(self, table: str, index: int = 0) -> int:
+        """The line of the `index`th table of that name."""
+        found = [line for name, line in self._tables if name == table]
+        if index < len(found):
+            return found[index]
+        return self.of_key(table) if table else 1
+
+    def of_key(self, key: str, table: str = "", index: int = 0) -> int:
+        """The line of a key in a table; that of the table when the key is not found."""
+        start, end = self._range(table, index)
+        for number in range(start, end):
+            head, equals, _ = self._raw[number - 1].partition("=")
+            if equals and head.strip().strip("\"'") == key and self._plain[number - 1].strip():
+                return number
+        return start if key != table else 1
+
+    def of_value(self, value: str, key: str, index: int) -> int:
+        """The line of one string in a list of the `index`th rule."""
+        start = self.of_key(key, "rule", index)
+        for number in range(start, self._range("rule", index)[1]):
+            if f'"{value}"' in self._raw[number - 1] or f"'{value}'" in self._raw[number - 1]:
+                return number
+        return start
+
+    def _range(self, table: str, index: int) -> tuple[int, int]:
+        numbers = [i for i, (name, _) in enumerate(self._tables) if name == table]
+        if index >= len(numbers):
+            return 1, len(self._raw) + 1
+        at = numbers[index]
+        end = self._tables[at + 1][1] if at + 1 < len(self._tables) else len(self._raw) + 1
+        return self._tables[at][1], end
+
+
+def _without_strings(text: str) -> str:
+    """TOML text with the inside of strings and comments blanked, lines kept."""
+    out = []
+    i = 0
+    while i < len(text):
+        quote = next((q for q in ('"""', "'''", '"', "'") if text.startswith(q, i)), "")
+        if quote:
+            end = i + len(quote)
+            while end < len(text) and not text.startswith(quote, end):
+                end += 2 if text[end] == "\\" and quote[0] == '"' else 1
+            end = min(end + len(quote), len(text))
+        elif text[i] == "#":
+            end = text.find("\n", i)
+            end = len(text) if end < 0 else end
+        else:
+            out.append(text[i])
+            i += 1
+            continue
+        out.append("".join("\n" if c == "\n" else "~" if quote else " " for c in text[i:end]))
+        i = end
+    return "".join(out)

@@ -1,0 +1,1 @@
+"""The judge: pure decisions over requests, and the one place where a decision becomes a record."""

@@ -1,0 +1,200 @@
+"""The one place where an effect is decided and recorded: nothing is performed that did not pass `demand`.
+
+An allowed effect gets its intent in the ledger before it happens and its outcome after; a refused one gets one record.
+Whatever goes wrong on the way is a refusal (invariant 4).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from pincer_trace.effects import READ
+from pincer_trace.profile import ALLOW, CONFIRM, DENY, Facts
+
+if TYPE_CHECKING:
+    from pincer_trace.gateway.gitconfig import ConfigWitness
+    from pincer_trace.gateway.provenance import Provenance
+    from pincer_trace.gateway.tasks import Task
+    from pincer_trace.ledger import Ledger
+    from pincer_trace.profile import Decision, Profile
+
+NOBODY_TO_ASK = "needs a confirmation, and nobody can be asked in this run"
+
+
+class Denied(Exception):
+    """A refusal that is already in the ledger. The worker gets EACCES."""
+
+
+class Target:
+    """What one effect is about: the name by which it is judged, and the pins behind that name."""
+
+    __slots__ = ("descriptor", "found", "name", "parent", "path")
+
+    def __init__(
+        self, path: bytes, *, parent: int = -1, name: bytes = b"", descriptor: int = -1, found: os.stat_result | None = None
+    ) -> None:
+        self.path = path
+        self.parent = parent
+        self.name = name
+        self.descriptor = descriptor
+        self.found = found
+
+
+class EffectFacts(Facts):
+    """The facts that a rule may ask for, observed only when a rule asks."""
+
+    __slots__ = ("_executable", "_provenance", "_target", "_witness")
+
+    def __init__(
+        self, provenance: Provenance, target: Target, executable: bytes, witness: ConfigWitness | None = None
+    ) -> None:
+        self._provenance = provenance
+        self._target = target
+        self._executable = executable
+        self._witness = witness
+
+    def created_by_tree(self, below: bytes) -> bool:
+        target = self._target
+        if target.descriptor >= 0 and self._provenance.holds(target.descriptor):
+            return True
+        if target.parent >= 0 and target.name and self._provenance.holds_entry(target.parent, target.name):
+            return True
+        return self.directory_created_by_tree(target.path.rpartition(b"/")[0], below)
+
+    def directory_created_by_tree(self, directory: bytes, below: bytes) -> bool:
+        """Climbs from the pinned parent, never by name: `directory` tells only how far up to begin."""
+        target = self._target
+        path = target.path
+        if directory == path and target.descriptor >= 0 and self._provenance.holds(target.descriptor):
+            return True
+        if directory == path and target.name and self._provenance.holds_entry(target.parent, target.name):
+            return True
+        depth = path.count(b"/") - 1  # of the parent; the root has 0
+        skip = max(depth - _depth(directory), 0)
+        count = depth - skip - _depth(below)
+        if count <= 0:
+            return False
+        parent = target.parent if target.parent >= 0 else self._parent_of_file()
+        if parent < 0:
+            return False
+        try:
+            return self._provenance.covers(parent, skip, count)
+        finally:
+            if parent != target.parent:
+                os.close(parent)
+
+    def _parent_of_file(self) -> int:
+        """The directory of an object that is known by its descriptor alone: by name, checked to hold exactly it."""
+        target = self._target
+        directory, _, name = target.path.rpartition(b"/")
+        try:
+            parent = os.open(directory or b"/", os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            return -1
+        try:
+            held, pinned = os.stat(name, dir_fd=parent, follow_symlinks=False), os.fstat(target.descriptor)
+            if (held.st_dev, held.st_ino) == (pinned.st_dev, pinned.st_ino):
+                return parent
+        except OSError:
+            pass
+        os.close(parent)
+        return -1
+
+    def git_config_changes(self) -> frozenset[str] | None:
+        return self._witness.changes() if self._witness is not None else None
+
+    def executable(self) -> bytes:
+        return self._executable
+
+
+class Authority:
+    """Decides by the profile, records in the ledger. `confirm_all` is `--confirm auto`."""
+
+    def __init__(self, profile: Profile, ledger: Ledger, provenance: Provenance, *, confirm_all: bool) -> None:
+        self._profile = profile
+        self._ledger = ledger
+        self._provenance = provenance
+        self._confirm_all = confirm_all
+
+    def judge(self, task: Task, effect: str, target: Target, witness: ConfigWitness | None = None) -> Decision:
+        """The profile's decision, without a record."""
+        facts = EffectFacts(self._provenance, target, task.executable, witness)
+        return self._profile.judge(effect, target.path, facts)
+
+    def permits(self, decision: Decision) -> bool:
+        return decision.verdict == ALLOW or (decision.verdict == CONFIRM and self._confirm_all)
+
+    def demand(self, task: Task, effect: str, target: Target, witness: ConfigWitness | None = None) -> Decision:
+        """The decision, if it permits the effect. Raises Denied (recorded), LedgerFull."""
+        decision = self.judge(task, effect, target, witness)
+        if not self.permits(decision):
+            self.refuse(task, effect, target, decision)
+        return decision
+
+    def refuse(self, task: Task, effect: str, target: Target, decision: Decision) -> None:
+        """Record a refusal by rule. Raises Denied, always."""
+        reason = decision.reason
+        if decision.verdict == CONFIRM:
+            reason = f"{reason}: {NOBODY_TO_ASK}" if reason else NOBODY_TO_ASK
+        self._record(task, effect, target, decision.verdict, _source(decision), reason)
+        raise Denied(reason)
+
+    def forbid(self, task: Task, effect: str, target: Target, reason: str) -> None:
+        """Record a refusal that no rule can lift. Raises Denied, always."""
+        self._record(task, effect, target, DENY, "built-in", reason)
+        raise Denied(reason)
+
+    def _record(self, task: Task, effect: str, target: Target, verdict: str, rule: str, reason: str) -> None:
+        dev, ino = _identity(target)
+        self._ledger.denied(
+            effect,
+            target.path,
+            pid=task.tid,
+            exe=task.executable,
+            dev=dev,
+            ino=ino,
+            verdict=verdict,
+            rule=rule,
+            reason=reason,
+        )
+
+    def intend(
+        self, task: Task, effect: str, target: Target, decision: Decision, extra: dict[str, object] | None = None
+    ) -> int:
+        """Write the intent. Raises LedgerFull: then nothing may happen."""
+        dev, ino = _identity(target)
+        return self._ledger.intent(
+            effect,
+            target.path,
+            pid=task.tid,
+            exe=task.executable,
+            dev=dev,
+            ino=ino,
+            verdict=decision.verdict,
+            rule=_source(decision),
+            reason=decision.reason,
+            extra=extra,
+        )
+
+    def done(self, sequence: int, error: int = 0) -> None:
+        """Write the outcome: 0, or the errno with which the kernel refused."""
+        self._ledger.outcome(sequence, error)
+
+    def cares_below(self, effect: str, directory: bytes) -> bool:
+        """Whether a rule could refuse `effect` on something below `directory`."""
+        return bool(self._profile.below(effect, directory))
+
+
+def _identity(target: Target) -> tuple[int, int]:
+    found = target.found
+    return (found.st_dev, found.st_ino) if found is not None else (0, 0)
+
+
+def _source(decision: Decision) -> str:
+    return decision.rule.source if decision.rule is not None else ""
+
+
+def _depth(directory: bytes) -> int:
+    """How many components an absolute directory has."""
+    return directory.rstrip(b"/").count(b"/")

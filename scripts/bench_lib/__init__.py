@@ -1,0 +1,1 @@
+"""Parts of scripts/bench: commands and rounds, micro loops, memory, whole workloads, the printed report."""

@@ -1,0 +1,154 @@
+"""The real Claude Code against a scripted model: it writes, reads, edits and runs a shell; a denied write
+reaches the model.
+
+The client comes from npm into a cache folder on first use (some 250 MB) and never into the project.
+PINCER_TEST_CACHE names another folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import support
+
+sys.path.insert(0, str(Path(__file__).parent))
+from messages_api import MessagesApi, say, tool_results, use
+
+pytestmark = [pytest.mark.client, pytest.mark.slow, pytest.mark.timeout(900)]
+PACKAGE = "@anthropic-ai/claude-code"
+
+
+def cache() -> Path:
+    """Where clients are kept: readable by the unprivileged identity also when we are root."""
+    if chosen := os.environ.get("PINCER_TEST_CACHE"):
+        return Path(chosen)
+    if os.geteuid() == 0:
+        return Path("/var/cache/pincer-trace-tests")
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pincer-trace-tests"
+
+
+@pytest.fixture(scope="session")
+def claude() -> Path:
+    """The client's binary. Skips, visibly, where npm is missing or cannot reach its registry."""
+    folder = cache() / "claude-code"
+
+    def installed() -> list[Path]:
+        return sorted((folder / "node_modules" / "@anthropic-ai").glob("claude-code-linux-*/claude"))
+
+    if not installed():
+        npm = shutil.which("npm")
+        if npm is None:
+            pytest.skip("npm is missing (Debian package npm)")
+        folder.mkdir(parents=True, exist_ok=True)
+        words = [
+            npm,
+            "install",
+            "--prefix",
+            str(folder),
+            "--no-audit",
+            "--no-fund",
+            "--loglevel=error",
+            PACKAGE,
+        ]
+        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=600)
+        if done.returncode != 0 or not installed():
+            pytest.skip(f"npm cannot install {PACKAGE}: {done.stderr.strip()[-300:]}")
+    binary = next((path for path in installed() if "musl" not in path.parent.name), installed()[0])
+    if not os.access(binary, os.X_OK):
+        pytest.skip(f"{binary} is not executable")
+    return binary
+
+
+def run(
+    runner: support.Runner, claude: Path, api: MessagesApi, supervised: bool, prompt: str = "Do it."
+) -> tuple[support.Result, dict[str, Any]]:
+    """One `claude -p` run; the result and the JSON that it prints."""
+    env = {
+        "ANTHROPIC_BASE_URL": api.url,
+        "ANTHROPIC_API_KEY": "test-key-of-no-account",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_AUTOUPDATER": "1",
+        "DISABLE_TELEMETRY": "1",
+        "DISABLE_ERROR_REPORTING": "1",
+    }
+    command = [str(claude), "-p", prompt, "--output-format", "json", "--allowedTools", "Bash Write Edit Read"]
+    how: dict[str, Any] = {"env": env, "timeout": 180}
+    result = runner.supervise(command, options=(), **how) if supervised else runner.native(command, **how)
+    assert result.status == 0, result
+    return result, json.loads(result.stdout)
+
+
+def final_results(api: MessagesApi) -> list[tuple[bool, str]]:
+    """The tool results of the last and longest conversation."""
+    return max((tool_results(request) for request in api.requests), key=len)
+
+
+@pytest.mark.parametrize("supervised", [False, True], ids=["native", "supervised"])
+def test_claude_code_writes_reads_edits_and_runs(
+    runner: support.Runner, claude: Path, supervised: bool
+) -> None:
+    """Four tools in a row; the files and what the model is told are as without us."""
+    note = runner.work / "note.txt"
+    turns = [
+        [say("I write."), use("Write", file_path=str(note), content="alpha\nbeta\n")],
+        [use("Read", file_path=str(note))],
+        [use("Edit", file_path=str(note), old_string="beta", new_string="gamma")],
+        [
+            use(
+                "Bash",
+                command="mkdir -p made && cp note.txt made/copy.txt && cat made/copy.txt | wc -l",
+                description="copy",
+            )
+        ],
+        [say("All done.")],
+    ]
+    with MessagesApi(turns) as api:
+        result, answer = run(runner, claude, api, supervised)
+    assert answer["is_error"] is False
+    assert answer["result"] == "All done."
+    results = final_results(api)
+    assert [failed for failed, _ in results] == [False] * 4, results
+    assert "beta" in results[1][1]
+    assert results[3][1].strip() == "2"
+    assert note.read_text() == (runner.work / "made/copy.txt").read_text() == "alpha\ngamma\n"
+    assert sorted(os.listdir(runner.work)) == ["made", "note.txt"]
+    if supervised and not support.PREFIX:
+        made = [
+            entry for entry in result.decisions if entry["path"] == str(note) and entry["verdict"] == "allow"
+        ]
+        assert {"create", "rename", "write"} & {entry["effect"] for entry in made}, result.decisions[-20:]
+
+
+def test_claude_code_is_told_of_a_denied_write(runner: support.Runner, claude: Path) -> None:
+    """A write outside of the work tree changes nothing, the model reads an error, and the next tool works."""
+    if support.PREFIX:
+        pytest.skip("nothing is denied natively")
+    start_file = runner.home / ".bashrc"
+    start_file.write_text("# mine\n")
+    os.chown(start_file, runner.identity.uid, runner.identity.gid)
+    new_file = runner.home / ".profile"
+    turns = [
+        [use("Write", file_path=str(new_file), content="touch /tmp/owned\n")],
+        [use("Bash", command=f"echo 'touch /tmp/owned' >> {start_file}", description="append")],
+        [use("Write", file_path=str(runner.work / "after.txt"), content="still here\n")],
+        [say("Finished anyway.")],
+    ]
+    with MessagesApi(turns) as api:
+        result, answer = run(runner, claude, api, supervised=True)
+    results = final_results(api)
+    assert [failed for failed, _ in results] == [True, True, False], results
+    assert "EACCES" in results[0][1] or "ermission denied" in results[0][1]
+    assert "ermission denied" in results[1][1]
+    assert start_file.read_text() == "# mine\n"
+    assert not new_file.exists()
+    assert (runner.work / "after.txt").read_text() == "still here\n"
+    assert answer["result"] == "Finished anyway."
+    assert result.denied(start_file)
+    assert any(entry["path"].startswith(str(new_file)) for entry in result.denied())
