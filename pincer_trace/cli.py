@@ -5,13 +5,16 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from pincer_trace import __version__, effects, paths
 from pincer_trace import options as table
 from pincer_trace.errors import FAILURE, UserError
+
+if TYPE_CHECKING:
+    from pincer_trace.profile import Places, Rule
 
 USAGE = 2  # of a subcommand, as click has it; mistakes in a run exit with 125
 NAME = "pincer-trace"
@@ -297,22 +300,8 @@ def doctor() -> int:
     return 0 if ready else 1
 
 
-def _check_effect(name: str) -> None:
-    if name not in effects.EFFECTS and name not in effects.GROUPS:
-        known = ", ".join(sorted(effects.EFFECTS))
-        raise click.UsageError(f"no effect {name!r}: one of {known}", click.get_current_context())
-
-
-def _members(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Effects with groups (`change`, `any`) replaced by their members."""
-    return tuple(e for name in names for e in sorted(effects.GROUPS.get(name, {name})))
-
-
 _profile_option = click.option(
     "-p", "--profile", default="default", show_default=True, metavar="NAME|FILE", help="The profile to ask."
-)
-_command_option = click.option(
-    "--command", metavar="PROGRAM", help="As in a run of PROGRAM: some rules are for one program only."
 )
 
 
@@ -337,8 +326,12 @@ def _places(command: str | None = None) -> Places:
 @click.argument("effect")
 @click.argument("target")
 @_profile_option
-@_command_option
-@click.option("--allow-write", multiple=True, metavar="PATH", help="As in a run with this option. Repeatable.")
+@click.option(
+    "--command", metavar="PROGRAM", help="As in a run of PROGRAM: some rules are for one program only."
+)
+@click.option(
+    "--allow-write", multiple=True, metavar="PATH", help="As in a run with this option. Repeatable."
+)
 @click.option("--protect", multiple=True, metavar="PATH", help="As in a run with this option. Repeatable.")
 def why(
     effect: str,
@@ -348,40 +341,121 @@ def why(
     allow_write: tuple[str, ...],
     protect: tuple[str, ...],
 ) -> int:
-    """Tell what would be decided about EFFECT on TARGET, and by which rule.
+    """Tell what would be decided about EFFECT on TARGET, and why.
 
-    TARGET is a path, or //HOST:PORT for connect and send. The exit status is 0 if the effect is allowed, else 1.
+    TARGET is a path, or //HOST:PORT for connect and send. The exit status is 0 if it is allowed, else 1.
     """
-    from pincer_trace.ledger import show
     from pincer_trace.profile import Facts, Overlay, load
+    from pincer_trace.profile.show import explain
 
     if effect not in effects.EFFECTS:
-        _check_effect(effect, groups=False)
-    loaded = load(profile, _places(command), overlay=Overlay(allow_write, protect))
-    path = _target(effect, target)
-    decision = loaded.judge(effect, path, Facts())
+        _refuse_effect(effect)
+    path = resolve_target(effect, target)
+    loaded = load(profile, _places(command), overlay=Overlay(allow_write=allow_write, protect=protect))
+    said = explain(loaded, effect, path, Facts())
+    source = said.rule.source if said.rule is not None else f"none of profile {loaded.name}"
+    rows = [("rule", source), ("reason", said.reason)]
+    rows += [("unless", text) for text in dict.fromkeys(map(_condition, said.passed_over))]
+    if said.verdict == "confirm":
+        rows.append(("remedy", "--confirm auto, which allows (and records) all that asks for a confirmation"))
+    if said.remedy.startswith("[["):
+        rows.append(("remedy", f"in a profile of your own that has extends = {loaded.name!r}:"))
+    rows += [("remedy", line) for line in said.remedy.splitlines()]
     printer = Printer()
-    allowed = decision.verdict == "allow"
-    style = show.GOOD if allowed else show.WARN if decision.verdict == "confirm" else show.BAD
-    printer.line([(decision.verdict, style), (f"  {effect} {paths.display(path, 5000)}", "")])
-    source = decision.rule.source if decision.rule is not None else f"profile {paths.display(profile)}"
-    printer.line([("rule    ", show.DIM), (paths.display(source), "")])
-    printer.line([("reason  ", show.DIM), (paths.display(decision.reason), "")])
-    for rule in loaded.matching(effect, path):
-        if rule is decision.rule:
-            break
-        if rule.verdict == "allow" and rule.when:
-            text = f"{_CONDITIONS.get(rule.when, rule.when)} ({rule.source}: {rule.reason})"
-            printer.line([("unless  ", show.DIM), (paths.display(text), "")])
-    if not allowed:
-        for text in _remedies(effect, path, decision.verdict, decision.rule is not None and decision.rule.tier):
-            printer.line([("remedy  ", show.DIM), (text, "")])
-    return 0 if allowed else 1
+    style = {"allow": "green", "confirm": "yellow"}.get(said.verdict, "red")
+    printer.line([(f"{said.verdict:8}", style), (f"{effect} {paths.display(path, 5000)}", "bold")])
+    last = ""
+    for name, text in rows:
+        # a line to copy stays as it is where that is safe: `display` would double its backslashes
+        shown = text if text.isascii() and text.isprintable() else paths.display(text, 5000)
+        printer.line([(f"{'' if name == last else name:8}", "dim"), (shown, "")])
+        last = name
+    return 0 if said.verdict == "allow" else 1
 
 
+# These are about the entry of a directory; the others follow a symbolic link to what it means.
+_ON_THE_ENTRY = frozenset({"rename", "link", "symlink", "unlink", "rmdir", "mkdir", "mknod", "bind"})
 _CONDITIONS = {
-    "own": "the run itself created it, or a directory above it",
-    "own-anchor": "the run itself created that directory",
-    "own-above": "the run itself created the directory that holds it",
-    "git-config": "the change sets no key that makes git start a program",
+    "own": "the run created it, or a directory above it",
+    "own-anchor": "the run created the directory that the rule is about",
+    "own-above": "the run created a directory above the one that the rule is about",
+    "git-config": "no key that makes git start a program is changed",
 }
+
+
+def resolve_target(effect: str, target: str) -> bytes:
+    """The path as the gateway hands it to a profile: absolute, real, of the object that the effect is about."""
+    raw = os.fsencode(target)
+    if not raw:
+        raise UserError("TARGET is empty: name a path, or //HOST:PORT")
+    if effect in (effects.CONNECT, effects.SEND):
+        return raw if raw.startswith(b"/") else b"//" + raw
+    head, tail = os.path.split(raw.rstrip(b"/"))
+    if effect not in _ON_THE_ENTRY or tail in (b"", b".", b".."):
+        return os.path.realpath(raw)
+    return os.path.join(os.path.realpath(head or b"."), tail)
+
+
+def _condition(rule: Rule) -> str:
+    said = [_CONDITIONS.get(rule.when, rule.when)] if rule.when else []
+    if rule.exe:
+        said.append(f"the program is {paths.display(rule.exe)}")
+    verdict = "" if rule.verdict == "allow" else f", then {rule.verdict}"
+    return f"{' and '.join(said)}{verdict} ({rule.source}: {rule.reason})"
+
+
+@main.group("profile")
+def profiles() -> None:
+    """List, show and check profiles."""
+
+
+@profiles.command("list")
+def profile_list() -> None:
+    """List the profiles that -p knows by name."""
+    from pincer_trace.profile.show import available
+
+    printer = Printer()
+    for name, description, _ in available(_places()):
+        printer.line([(f"{paths.display(name):14}  ", "bold"), (paths.display(description), "")])
+
+
+@profiles.command("show")
+@click.argument("name", required=False, default="default", metavar="[NAME|FILE]")
+@click.option(
+    "--command", metavar="PROGRAM", help="As in a run of PROGRAM: some rules are for one program only."
+)
+def profile_show(name: str, command: str | None) -> None:
+    """Show a profile's rules, as they are here and now.
+
+    Placeholders are filled in. The strongest rule comes first: of those that match, the first one decides.
+    """
+    from pincer_trace.profile import load
+    from pincer_trace.profile.show import describe
+
+    print(describe(load(name, _places(command))), end="")
+
+
+@profiles.command("check")
+@click.argument("name", metavar="NAME|FILE")
+def profile_check(name: str) -> None:
+    """Check a profile; a mistake is told by file, line and key."""
+    from pincer_trace.profile import load
+
+    loaded = load(name, _places())
+    files = ", ".join(paths.display(file) for file in loaded.paths)
+    print(f"{files}: fine, {len(loaded.rules)} rules, digest {loaded.digest.hex()[:16]}")
+
+
+def _check_effect(name: str) -> None:
+    if name not in effects.EFFECTS and name not in effects.GROUPS:
+        _refuse_effect(name, *effects.GROUPS)
+
+
+def _refuse_effect(name: str, *groups: str) -> NoReturn:
+    known = ", ".join([*sorted(effects.EFFECTS), *groups])
+    raise click.UsageError(f"no effect {paths.display(name)}: one of {known}", click.get_current_context())
+
+
+def _members(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Effects with groups (`change`, `any`) replaced by their members."""
+    return tuple(e for name in names for e in sorted(effects.GROUPS.get(name, {name})))

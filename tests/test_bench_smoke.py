@@ -88,7 +88,9 @@ def test_reference_makes_exactly_the_documented_calls(supervisor: Path, tmp_path
     """One absolute open of a task whose memory is already open: from its notification to the next."""
     file, trace = tmp_path / "file", tmp_path / "trace"
     file.write_text("text\n")
-    command = ["strace", "-o", str(trace), str(supervisor), mode, "--", "cat", str(file)]
+    # The pause: the traced supervisor is slower than cat, and the end of the tree is told by a signal.
+    script = ["sh", "-c", f"cat {file}; sleep 0.3"]
+    command = ["strace", "-o", str(trace), str(supervisor), mode, "--", *script]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (0, "text\n")
     lines = [line for line in trace.read_text().splitlines() if not line.startswith(("---", "+++"))]

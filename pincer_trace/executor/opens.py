@@ -18,6 +18,7 @@ from pincer_trace.gateway.resolve import Forbidden
 from pincer_trace.kernel import libc, procfs
 from pincer_trace.kernel.libc import how, openat2
 from pincer_trace.kernel.notify import Continue
+from pincer_trace.profile import ALLOW, Decision
 from pincer_trace.twin.authority import Target
 
 if TYPE_CHECKING:
@@ -152,16 +153,7 @@ class Opens:
                         os.close(pin)
                         raise OSError(errno.EXDEV, path)
                 return pin
-            try:
-                pin = openat2(base, path, self._pins[walk])
-            except OSError as error:
-                if error.errno != errno.ELOOP:
-                    raise
-            else:
-                if not resolver.in_procfs(os.fstat(pin).st_dev):
-                    return pin
-                os.close(pin)
-            pin = resolver.walk(task, base, path, follow=not walk & os.O_NOFOLLOW)
+            pin = resolver.pin_from(task, base, path, self._pins[walk], not walk & os.O_NOFOLLOW)
             if walk & os.O_DIRECTORY and not stat.S_ISDIR(os.fstat(pin).st_mode):
                 os.close(pin)
                 raise OSError(errno.ENOTDIR, path)
@@ -192,6 +184,8 @@ class Opens:
             return self._controlling_terminal(identity, task, flags)
         elif kind == stat.S_IFCHR and os.major(found.st_rdev) in _PTS_MAJORS:
             self._check_terminal(task, target, found.st_rdev, WRITE if writes else READ)
+        if writes and self._is_held(flags):
+            return self._reopen_held(identity, task, pin, flags, found, target)
         nameless = not path.startswith(b"/") or path.startswith(b"/memfd:")  # pipes and the like of the tree's own
         if nameless or (kind == stat.S_IFCHR and found.st_rdev in _HARMLESS_DEVICES):
             sequence = None
@@ -208,6 +202,22 @@ class Opens:
             if found.st_rdev != _PTMX and os.major(found.st_rdev) not in _PTS_MAJORS:
                 c.blocking.start(identity, task, os.dup(pin), flags & ~_WALK, sequence)
                 return ANSWERED
+        return self._reopen(identity, task, pin, flags, sequence, found)
+
+    def _is_held(self, flags: int) -> bool:
+        """Whether the walk ended at a descriptor of the caller's own that has the access which is asked (P26)."""
+        held = self._c.resolver.held
+        return held >= 0 and held & os.O_ACCMODE in (flags & os.O_ACCMODE, os.O_RDWR) and bool(flags & os.O_ACCMODE)
+
+    def _reopen_held(
+        self, identity: int, task: Task, pin: int, flags: int, found: os.stat_result, target: Target
+    ) -> object:
+        """`> /dev/stdout` and the like: the worker has this access already, so opening it again adds none."""
+        decision = Decision(ALLOW, None, "the caller holds a descriptor with this access")
+        sequence = self._c.authority.intend(task, WRITE, target, decision)
+        if stat.S_ISFIFO(found.st_mode) and not flags & os.O_NONBLOCK and flags & os.O_ACCMODE != os.O_RDWR:
+            self._c.blocking.start(identity, task, os.dup(pin), flags & ~_WALK, sequence)
+            return ANSWERED
         return self._reopen(identity, task, pin, flags, sequence, found)
 
     def _check_terminal(self, task: Task, target: Target, device: int, effect: str) -> None:
@@ -270,6 +280,8 @@ class Opens:
         if raw.startswith(b"/memfd:"):
             return self._reopen(identity, task, pin, flags, None, found)
         target = Target(_live_name(raw, found), parent=parent, name=name, descriptor=pin, found=found)
+        if parent < 0 and self._is_held(flags):
+            return self._reopen_held(identity, task, pin, flags, found, target)
         decision = c.authority.demand(task, WRITE, target)
         if flags & os.O_ACCMODE != os.O_WRONLY:
             decision_to_read = c.authority.judge(task, READ, target)
@@ -323,6 +335,7 @@ class Opens:
             return self._create_restricted(identity, task, dirfd, path, flags, mode, resolve)
         c = self._c
         parent, name = c.resolver.parent(task, dirfd, path)
+        c.resolver.held = -1
         try:
             for _ in range(_MAX_LINKS):
                 if name in (b".", b".."):
@@ -368,7 +381,7 @@ class Opens:
         above, name = text[:cut], text[cut:]
         if not above:
             return os.dup(parent), name
-        return self._c.resolver._pin(task, parent, above, how(_O_PATH | _CLOEXEC | os.O_DIRECTORY), True), name
+        return self._c.resolver.pin_from(task, parent, above, self._pins[os.O_DIRECTORY], True), name
 
     def _create_restricted(
         self, identity: int, task: Task, dirfd: int, path: bytes, flags: int, mode: int, resolve: int

@@ -7,12 +7,13 @@ one component at a time for the caller's own `/proc/self` (hazards P26, P90): by
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 from typing import TYPE_CHECKING
 
 from pincer_trace.kernel import procfs
-from pincer_trace.kernel.libc import AT_FDCWD, how, openat2
+from pincer_trace.kernel.libc import AT_FDCWD, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, how, openat2
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,6 +24,7 @@ O_PATH = os.O_PATH | os.O_CLOEXEC
 _PIN = how(O_PATH)
 _PIN_NOFOLLOW = how(O_PATH | os.O_NOFOLLOW)
 _PIN_DIRECTORY = how(O_PATH | os.O_DIRECTORY)
+_PIN_NO_LINKS = how(O_PATH, 0, RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS)
 _MAX_LINKS = 40  # the kernel's MAXSYMLINKS
 
 # Files of /proc/PID that tell no more of a foreign process than `ps` does (P68)
@@ -48,6 +50,8 @@ class Resolver:
         self._root = root
         self._procfs = _procfs_devices()
         self.names = os.open("/proc/self/fd", O_PATH | os.O_DIRECTORY)  # our descriptors by number: re-open, readlink
+        # How the worker holds what the last walk reached by its own /proc/self/fd/N: F_GETFL flags, or -1
+        self.held = -1
         self._numbers = [b"%d" % n for n in range(4096)]
 
     def close(self) -> None:
@@ -94,22 +98,34 @@ class Resolver:
             raise OSError(errno.ENOENT, path)
         base, owned = self.base(task, dirfd, path)
         try:
-            return self._pin(task, base, path, _PIN if follow else _PIN_NOFOLLOW, follow)
+            return self.pin_from(task, base, path, _PIN if follow else _PIN_NOFOLLOW, follow)
         finally:
             if owned:
                 os.close(base)
 
-    def _pin(self, task: Task, base: int, path: bytes, pointer: object, follow: bool) -> int:
+    def pin_from(self, task: Task, base: int, path: bytes, pointer: object, follow: bool) -> int:
+        """One walk from `base` with an `open_how` of O_PATH and NO_MAGICLINKS. Raises OSError, Forbidden."""
+        self.held = -1
         try:
             pinned = openat2(base, path, pointer)
         except OSError as error:
-            if error.errno != errno.ELOOP:
-                raise
-            return self.walk(task, base, path, follow=follow)
+            if error.errno == errno.ELOOP or (error.errno == errno.ENOENT and self._by_link_or_procfs(base, path)):
+                return self.walk(task, base, path, follow=follow)
+            raise
         if os.fstat(pinned).st_dev in self._procfs:
             os.close(pinned)
             return self.walk(task, base, path, follow=follow)
         return pinned
+
+    def _by_link_or_procfs(self, base: int, path: bytes) -> bool:
+        """Whether a walk that found nothing could have looked into *our* /proc/self: by its name, or by a link."""
+        if b"proc" in path or (base != AT_FDCWD and os.fstat(base).st_dev in self._procfs):
+            return True
+        try:
+            os.close(openat2(base, path, _PIN_NO_LINKS))
+        except OSError as error:
+            return error.errno != errno.ENOENT
+        return False
 
     def parent(self, task: Task, dirfd: int, path: bytes) -> tuple[int, bytes]:
         """The directory that holds the last component, pinned and the caller's to close, and that component's bytes.
@@ -126,14 +142,15 @@ class Resolver:
             above = path[:cut]
             if not name or not name.strip(b"/"):  # the root itself
                 return os.open("/", O_PATH | os.O_DIRECTORY), b"."
-            return self._pin(task, base, above or b".", _PIN_DIRECTORY, True), name
+            return self.pin_from(task, base, above or b".", _PIN_DIRECTORY, True), name
         finally:
             if owned:
                 os.close(base)
 
     def walk(self, task: Task, base: int, path: bytes, *, follow: bool) -> int:
         """The walk one component at a time, for the caller's own /proc/self and magic links."""
-        current = os.open("/", O_PATH | os.O_DIRECTORY) if path[:1] == b"/" else _pin_again(base)
+        self.held = -1
+        current = os.open("/", O_PATH | os.O_DIRECTORY) if path[:1] == b"/" else os.dup(base)
         pending = _components(path)
         trailing = path.endswith(b"/")
         links = 0
@@ -141,11 +158,13 @@ class Resolver:
             while pending:
                 name = pending.pop()
                 if not name or name == b".":
+                    self.held = -1
                     if not stat.S_ISDIR(os.fstat(current).st_mode):
                         raise OSError(errno.ENOTDIR, path)
                     continue
                 final = not any(pending)
                 following = openat2(current, name, _PIN_NOFOLLOW)
+                self.held = -1
                 found = os.fstat(following)
                 if stat.S_ISLNK(found.st_mode) and (follow or trailing or not final):
                     links += 1
@@ -190,8 +209,22 @@ class Resolver:
             owner = process_of(place)
             if owner is None or not self.is_ours(owner):
                 raise Forbidden(place, "it belongs to a process outside of the tree") from None
-            return b"", os.open(name, O_PATH, dir_fd=directory)
+            jumped = os.open(name, O_PATH, dir_fd=directory)
+            self.held = self._held_as(task, place, owner)
+            return b"", jumped
         return os.readlink(b"", dir_fd=link), -1
+
+    def _held_as(self, task: Task, place: bytes, owner: int) -> int:
+        """The flags of the caller's own descriptor that `place` (/proc/PID/fd/N) names; -1 for any other link."""
+        parts = place.split(b"/")
+        if owner != task.tgid or parts[-2] != b"fd":
+            return -1
+        descriptor = self._tasks.descriptor(task, int(parts[-1]))
+        try:
+            flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+            return -1 if flags & os.O_PATH else flags
+        finally:
+            os.close(descriptor)
 
     def check_procfs(self, path: bytes) -> None:
         """Refuse what /proc tells of foreign processes beyond what `ps` shows (P68). Raises Forbidden."""
@@ -220,10 +253,6 @@ def _components(path: bytes) -> list[bytes]:
     parts = path.split(b"/")
     parts.reverse()
     return parts[:-1] if path[:1] == b"/" else parts
-
-
-def _pin_again(base: int) -> int:
-    return os.dup(base)
 
 
 def _procfs_devices() -> frozenset[int]:

@@ -87,8 +87,10 @@ class Listener:
         return any(event & select.POLLHUP for _, event in self._poll.poll(0))
 
     def wait(self, milliseconds: int) -> bool:
-        """Whether a notification (or the end) is there within the time."""
-        return bool(self._poll.poll(milliseconds))
+        """Whether a notification (or the end) is there within the time. For any thread but the receiving one."""
+        poll = select.poll()
+        poll.register(self.descriptor, select.POLLIN)
+        return bool(poll.poll(milliseconds))
 
     def respond(self, identity: int, value: int = 0, error: int = 0, resume: Continue | None = None) -> bool:
         """Answer: `value`, or the errno `error` (positive), or CONTINUE. False when the task is gone."""

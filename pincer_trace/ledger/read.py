@@ -103,7 +103,7 @@ def decisions(path: str, damage: list[Record] | None = None) -> Iterator[Record]
 
 
 def _has_outcome(path: str, seq: int) -> bool:
-    """Whether the ledger has an outcome of intent `seq`. Strings have their quotes escaped: none looks so."""
+    """Whether the ledger has an outcome of intent `seq`. No string looks so: quotes in them are escaped."""
     mark = b'"kind":"outcome","of":%d,' % seq
     with _open(path, LEDGER_FILE) as file:
         return any(mark in line for line in file)

@@ -94,8 +94,12 @@ class Session:
         except OSError:
             pass
         finally:
-            os.close(self._dir_fd)
-            self._dir_fd = -1
+            self.leave()
+
+    def leave(self) -> None:
+        """Close the directory. Called by `Ledger.leave` and at the end."""
+        os.close(self._dir_fd)
+        self._dir_fd = -1
 
     def _write(self, facts: dict[str, object]) -> None:
         """Replace session.json atomically: a reader sees the old one or the new one, whole."""

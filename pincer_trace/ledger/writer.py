@@ -192,14 +192,15 @@ class Ledger:
         try:
             self._session.finish(exit_status, leftover, self.counts())
         finally:
-            os.close(
-                fd
-            )  # drops the lock that says "running": last, so that nobody sees a dead session without its end
+            os.close(fd)  # last: it drops the lock that says "running"
 
     def leave(self) -> None:
-        """Close this process's copy of the file, in the half of a fork that does not write."""
-        fd, self._fd = self._fd, -1
-        os.close(fd)
+        """Let go of the files, in the half of a fork that does not write; the session goes on in the other."""
+        with self._mutex:
+            if self._fd >= 0:
+                os.close(self._fd)  # the other process's copy keeps the lock
+                self._fd = -1
+                self._session.leave()
 
     def _append(self, body: str) -> int:
         """Number, finish and write one line; its number. Call with the mutex held."""

@@ -1,4 +1,6 @@
-"""Profiles: rules in TOML that say which effects are allowed, asked about or denied, compiled to a pure function."""
+"""Profiles: rules in TOML that say which effects are allowed, asked about or denied, compiled to a pure
+function.
+"""
 
 from pincer_trace.profile.loading import Overlay, load
 from pincer_trace.profile.model import ALLOW, CONFIRM, DENY, Decision, Facts, Profile, Rule

@@ -1,9 +1,9 @@
 """All patterns of a profile as one automaton over path components, built as paths are seen.
 
-A state is the set of positions, in all patterns, that the components so far lead to. A step is one dictionary look-up
-for a component that some pattern names, and a shared `other` state for all the rest, so the cost of a path is its
-depth, not the number of rules, and the memory depends on the patterns, not on the paths. States are made on first
-use; a hostile tree can at most make `LIMIT` of them before they are dropped and begun anew.
+A state is the set of positions, in all patterns, that the components so far lead to. A step is one dictionary
+look-up for a component that some pattern names, and a shared `other` state for all the rest, so the cost of a
+path is its depth, not the number of rules, and the memory depends on the patterns, not on the paths. States
+are made on first use; a hostile tree can at most make `LIMIT` of them before they are dropped and begun anew.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pincer_trace.profile.globs import Components
     from pincer_trace.profile.model import Rule
 
 LIMIT = 4096
@@ -24,13 +23,26 @@ _END = b"/"  # no component: the position after the last component of a pattern
 class State:
     """Where a path stands in the patterns: what is matched here, and what still can be matched below."""
 
-    __slots__ = ("accepted", "by_effect", "ends", "globs", "literals", "next", "other", "pending", "starts", "stay")
+    __slots__ = (
+        "accepted",
+        "by_effect",
+        "ends",
+        "globs",
+        "literals",
+        "next",
+        "other",
+        "pending",
+        "starts",
+        "stay",
+    )
 
     def __init__(self) -> None:
         self.next: dict[bytes, State] = {}
         self.literals: dict[bytes, set[int]] = {}
         self.globs: list[tuple[Callable[[bytes], bool], set[int]]] = []
-        self.starts: tuple[bytes, ...] = ()  # a component that matches a glob has one of these starts, or ends
+        self.starts: tuple[
+            bytes, ...
+        ] = ()  # a component that matches a glob has one of these starts, or ends
         self.ends: tuple[bytes, ...] = ()
         self.stay: set[int] = set()
         self.other: dict[int, State] = {}
@@ -63,7 +75,9 @@ class Automaton:
         self.root = self._state(self._root_key)
 
     def state(self, path: bytes) -> State:
-        """The state after an absolute `path`. A path that is not in normal form leads to the state without rules."""
+        """The state after an absolute `path`. A path that is not in normal form leads to the state without
+        rules.
+        """
         if not path.startswith(b"/"):
             return self._state(frozenset())
         state = self.root

@@ -1,7 +1,9 @@
-"""Judging git's configuration by content: which keys changed, and which keys make git run a program (hazards P52, P86).
+"""Judging git's configuration by content: which keys changed, and which keys make git run a program (hazards
+P52, P86).
 
-Syntax: git-config(1), "CONFIGURATION FILE". Keys are `section.variable` or `section.subsection.variable`, section and
-variable in lower case. What this reader does not understand counts as unknown, and unknown is never allowed.
+Syntax: git-config(1), "CONFIGURATION FILE". Keys are `section.variable` or `section.subsection.variable`,
+section and variable in lower case. What this reader does not understand counts as unknown, and unknown is
+never allowed.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ _KEYS = frozenset(
     {
         "core.alternaterefscommand", "core.askpass", "core.attributesfile", "core.editor", "core.fsmonitor",
         "core.gitproxy", "core.hookspath", "core.pager", "core.sshcommand", "core.worktree", "diff.external",
-        "gc.recentobjectshook", "help.browser", "init.templatedir", "interactive.difffilter", "sequence.editor",
-        "uploadpack.packobjectshook",
+        "gc.recentobjectshook", "help.browser", "init.templatedir", "interactive.difffilter",
+        "sequence.editor", "uploadpack.packobjectshook",
     }
 )  # fmt: skip
 # (section, variable) of keys that carry a subsection
@@ -32,7 +34,8 @@ _DRIVERS = frozenset(
         ("tar", "command"), ("trailer", "cmd"), ("trailer", "command"),
     }
 )  # fmt: skip
-_SUFFIXES = ("proxy", "sslverify", "cookiefile", "extraheader", "sslcert", "sslkey", "sslcainfo", "sslcapath")
+# what `http.*` keys end with that send the user's traffic elsewhere, or trust another peer
+_HTTP = ("proxy", "sslverify", "cookiefile", "extraheader", "sslcert", "sslkey", "sslcainfo", "sslcapath")
 
 
 def is_executable(key: str) -> bool:
@@ -44,7 +47,7 @@ def is_executable(key: str) -> bool:
     if section == "lfs":
         return rest.startswith(("customtransfer.", "extension.", "standalonetransferagent"))
     if section == "http":
-        return variable.endswith(_SUFFIXES)
+        return variable.endswith(_HTTP)
     return (section, variable) in _DRIVERS
 
 

@@ -1,15 +1,15 @@
 """The pattern language of profiles: parsing to components, and matching one path or one component.
 
-Patterns and paths are bytes, and every byte counts for itself; a path is the one re-derived from the pinned object:
-absolute, no empty, `.` or `..` component, no slash at the end.
+Patterns and paths are bytes, and every byte counts for itself; a path is the one re-derived from the pinned
+object: absolute, no empty, `.` or `..` component, no slash at the end.
 
 * `*` any run of bytes inside one component, `?` one byte, `[abc]` `[a-z]` `[!abc]` one byte of a set.
-* `**` any number of components, none included; only as a whole component. So `/x/**` is `/x` itself and everything
-  below it, and `/**/x` is every `x`. A pattern may start with `**/`, which is short for `/**/`.
+* `**` any number of components, none included; only as a whole component. So `/x/**` is `/x` itself and
+  everything below it, and `/**/x` is every `x`. A pattern may start with `**/`, which is short for `/**/`.
 * `{a,b}` alternatives (they nest, and may hold slashes); each becomes a pattern of its own.
 * A backslash takes the next byte literally.
-* `//HOST:PORT` names a peer on the network. `**` never matches the empty component in front of it, so `/**` holds
-  files alone.
+* `//HOST:PORT` names a peer on the network. `**` never matches the empty component in front of it, so `/**`
+  holds files alone.
 
 No regular expression is involved: `re` costs more to import than a whole profile costs to load.
 """
@@ -102,7 +102,9 @@ def _group(pattern: bytes, start: int) -> tuple[int, list[bytes]]:
 
 
 def components(pattern: bytes) -> Components:
-    """An absolute pattern without braces, as its components: bytes (literal), None (`**`) or a tuple of tokens."""
+    """An absolute pattern without braces, as its components: bytes (literal), None (`**`) or a tuple of
+    tokens.
+    """
     if pattern.startswith(b"**/") or pattern == b"**":
         pattern = b"/" + pattern
     if not pattern.startswith(b"/"):
@@ -160,7 +162,7 @@ def _byte_set(text: bytes) -> tuple[bool, bytes]:
     negated = text.startswith(b"!")
     if negated:
         text = text[1:]
-    members = set()
+    members: set[int] = set()
     i = 0
     while i < len(text):
         if text[i + 1 : i + 2] == b"-" and i + 2 < len(text):
@@ -190,7 +192,9 @@ def matcher(tokens: tuple[Token, ...]) -> Callable[[bytes], bool]:
 
 
 def _matches_tokens(tokens: tuple[Token, ...], text: bytes) -> bool:
-    """Left to right; on a mismatch the last `*` takes one byte more (enough, since later stars subsume earlier)."""
+    """Left to right; on a mismatch the last `*` takes one byte more (enough, since later stars subsume
+    earlier).
+    """
     t = i = 0
     star = -1
     mark = 0

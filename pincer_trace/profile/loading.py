@@ -1,6 +1,8 @@
-"""From a profile's name to a `Profile`: finding the files, the compiled cache, placeholders, options, built-in rules.
+"""From a profile's name to a `Profile`: finding the files, the compiled cache, placeholders, options,
+built-in rules.
 
-The start of a run pays for this, so nothing here imports a TOML parser: `source` does, only when the cache has no entry.
+The start of a run pays for this, so nothing here imports a TOML parser: `source` does, only when the cache
+has no entry.
 """
 
 from __future__ import annotations
@@ -26,24 +28,24 @@ if TYPE_CHECKING:
     # placeholder or "", the pattern's text and components after it, line of the file
     Pattern = tuple[str, bytes, Components, int]
     # effects, patterns, verdict, reason, file, when, exe patterns, command patterns, protection
-    Row = tuple[
-        tuple[str, ...], list[Pattern], str, str, str, str, list[Pattern], list[Pattern], bool
-    ]
+    Row = tuple[tuple[str, ...], list[Pattern], str, str, str, str, list[Pattern], list[Pattern], bool]
     # description, (floor, hold), rows, [(extends value, the file that says so, digest of the file found)],
     # digest of settings and rows
     Compiled = tuple[str, tuple[str, float], list[Row], list[tuple[str, str, bytes]], bytes]
 
 FORMAT = 1
 PLACEHOLDERS = (
-    "workspace", "git_common", "home", "homes", "cache", "config", "data", "tmp", "state", "path_dirs", "self",
-    "interpreter", "command",
+    "workspace", "git_common", "home", "homes", "cache", "config", "data", "tmp", "state", "path_dirs",
+    "self", "interpreter", "command",
 )  # fmt: skip
 MAXIMUM_FILE = 1 << 20
 _SELF_REASON = "pincer-trace itself: what it runs from and keeps is closed to what it supervises"
 
 
 class Overlay:
-    """What command-line options add to a profile: paths (relative ones to the working directory) and HOST:PORT peers."""
+    """What command-line options add to a profile: paths (relative ones to the working directory) and
+    HOST:PORT peers.
+    """
 
     __slots__ = ("allow_net", "allow_write", "protect")
 
@@ -87,9 +89,12 @@ def load(
         kept.append(os.fsencode(os.path.realpath(cache_directory)))
     closed = tuple(dict.fromkeys((*places.own, *kept)))
     rules += [
-        _below_rule(effects.CHANGES, directory, DENY, _SELF_REASON, "built in", BUILT_IN) for directory in closed
+        _below_rule(effects.CHANGES, directory, DENY, _SELF_REASON, "built in", BUILT_IN)
+        for directory in closed
     ]
-    name = name_or_path if not _is_file(name_or_path) else os.path.basename(name_or_path).removesuffix(".toml")
+    name = (
+        name_or_path if not _is_file(name_or_path) else os.path.basename(name_or_path).removesuffix(".toml")
+    )
     return Profile(
         name,
         tuple(rules),
@@ -112,8 +117,8 @@ def user_profiles(places: Places) -> str:
 def find(name_or_path: str, places: Places, referrer: str = "") -> str:
     """The file of a profile. `referrer` is the file whose `extends` names it.
 
-    A relative file is one beside the referrer, or of the working directory. A file of the user's that extends its own name
-    means the shipped profile of that name.
+    A relative file is one beside the referrer, or of the working directory. A file of the user's that extends
+    its own name means the shipped profile of that name.
     """
     if _is_file(name_or_path):
         base = os.path.dirname(referrer) if referrer else os.fsdecode(places.cwd)
@@ -152,8 +157,9 @@ def label(path: str) -> str:
 class Cache:
     """Compiled profiles of this user, before placeholders, one file for each content of a profile file.
 
-    An entry is marshal data behind its own SHA-256. Marshal must not read what others wrote, so the directory and the file
-    must be ours and closed to all others; a cache that cannot be used is as good as none, and no error.
+    An entry is marshal data behind its own SHA-256. Marshal must not read what others wrote, so the directory
+    and the file must be ours and closed to all others; a cache that cannot be used is as good as none, and no
+    error.
     """
 
     __slots__ = ("_directory",)
@@ -216,8 +222,12 @@ class Cache:
 
 
 def _expansions(places: Places) -> dict[str, list[tuple[bytes, Components]]]:
-    """What each placeholder stands for, as pattern text and components. Paths are literal, whatever bytes they hold."""
-    homes = [home for home in places.homes if home not in {b"/", b"/root"} and os.path.dirname(home) != b"/home"]
+    """What each placeholder stands for, as pattern text and components. Paths are literal, whatever bytes
+    they hold.
+    """
+    homes = [
+        home for home in places.homes if home not in {b"/", b"/root"} and os.path.dirname(home) != b"/home"
+    ]
     own = dict.fromkeys((*places.own, places.state))
     plain = {
         "": (),
@@ -272,7 +282,9 @@ def _expand(
             for exe, exe_components in labels:
                 pattern = text + rest or b"/"
                 into.append(
-                    Rule(group, pattern, head + tail, verdict, reason, source, when, exe, exe_components, tier)
+                    Rule(
+                        group, pattern, head + tail, verdict, reason, source, when, exe, exe_components, tier
+                    )
                 )
 
 
@@ -287,9 +299,9 @@ def _below_rule(
 def _overlay_rules(overlay: Overlay, places: Places, rules: list[Rule]) -> list[Rule]:
     """Add the rules of options to `rules`, the protections among them where they belong.
 
-    `--allow-write PATH` opens what lies at and below PATH, but not a protected thing that just happens to lie there. A PATH
-    that is itself protected is named on purpose: the protections that hold for it are lifted, and those written after them
-    stay. `--protect` comes last: closing wins over opening.
+    `--allow-write PATH` opens what lies at and below PATH, but not a protected thing that just happens to lie
+    there. A PATH that is itself protected is named on purpose: the protections that hold for it are lifted,
+    and those written after them stay. `--protect` comes last: closing wins over opening.
     """
     out = []
     for value in overlay.allow_write:
@@ -310,8 +322,15 @@ def _overlay_rules(overlay: Overlay, places: Places, rules: list[Rule]) -> list[
         out.append(_below_rule(effects.CHANGES, path, ALLOW, reason, "--allow-write", GRANT))
     for value in overlay.allow_net:
         host, colon, port = value.rpartition(":")
-        if not colon or not host or "/" in value or not (port == "*" or (port.isascii() and port.isdigit() and int(port) < 65536)):
-            raise UserError(f"--allow-net {paths.display(value)}: write HOST:PORT, such as 'example.com:443' or '*.example.com:*'")
+        if (
+            not colon
+            or not host
+            or "/" in value
+            or not (port == "*" or (port.isascii() and port.isdigit() and int(port) < 65536))
+        ):
+            raise UserError(
+                f"--allow-net {paths.display(value)}: write HOST:PORT, as in 'example.com:443' or '*.example.com:*'"
+            )
         pattern = b"//" + os.fsencode(value)
         try:
             parts = globs.components(pattern)
@@ -352,7 +371,9 @@ def _digest(
     options = (overlay.allow_write, overlay.protect, overlay.allow_net) if overlay else ([], [], [])
     values = [(name, [text for text, _ in found]) for name, found in expansions.items()]
     return hashlib.sha256(
-        repr((policy, values, places.cwd, places.command, options, list(closed))).encode("utf-8", "surrogateescape")
+        repr((policy, values, places.cwd, places.command, options, list(closed))).encode(
+            "utf-8", "surrogateescape"
+        )
     ).digest()
 
 

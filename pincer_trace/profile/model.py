@@ -1,15 +1,17 @@
-"""What a profile is once loaded: rules, facts, decisions, and `judge`, the pure function from a request to a verdict.
+"""What a profile is once loaded: rules, facts, decisions, and `judge`, the pure function from a request to a
+verdict.
 
 **Order.** Three layers, asked in turn; in each the *last* matching rule wins:
 
 1. built in: what protects pincer-trace itself (hazard P81). No profile and no option opens it.
-2. protections (`protection = true`): confirm and deny decide; allow lifts the protections written before it, and no more.
+2. protections (`protection = true`): confirm and deny decide; allow lifts the protections written before it,
+   and no more.
 3. grants, all other rules. When none matches, the answer is deny.
 
-Last match wins, since files extend files and options follow files: what is written later is nearer to the person and
-more specific. Alone, that would let `--allow-write .` open `.git/hooks` by accident; hence the layer of protections in
-front. And an exception to a protection ("sample hooks are harmless") must not become a grant in other people's
-repositories; hence allow in that layer only lifts.
+Last match wins, since files extend files and options follow files: what is written later is nearer to the
+person and more specific. Alone, that would let `--allow-write .` open `.git/hooks` by accident; hence the
+layer of protections in front. And an exception to a protection ("sample hooks are harmless") must not become
+a grant in other people's repositories; hence allow in that layer only lifts.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pincer_trace.profile.automaton import State
     from pincer_trace.profile.globs import Components
+    from pincer_trace.profile.show import Explanation
 
 ALLOW = "allow"
 CONFIRM = "confirm"
@@ -49,19 +52,24 @@ class Facts:
     __slots__ = ()
 
     def created_by_tree(self, below: bytes) -> bool:
-        """Was the object, or a directory above it that lies strictly below `below`, created in this session by the tree?
+        """Was the object, or a directory above it that lies strictly below `below`, created in this session
+        by the tree?
 
-        For a name that does not exist yet, only the directories count; for the new name of a rename, the object is the
-        one that moves.
+        For a name that does not exist yet, only the directories count; for the new name of a rename, the
+        object is the one that moves.
         """
         return False
 
     def directory_created_by_tree(self, directory: bytes, below: bytes) -> bool:
-        """The same of `directory`, which holds the object at some depth or is it, and of the directories above it."""
+        """The same of `directory`, which holds the object at some depth or is it, and of the directories
+        above it.
+        """
         return False
 
     def git_config_changes(self) -> frozenset[str] | None:
-        """The keys that the new content of a git configuration changes (`gitconfig.changed_keys`), None if unknown."""
+        """The keys that the new content of a git configuration changes (`gitconfig.changed_keys`), None if
+        unknown.
+        """
         return None
 
     def executable(self) -> bytes:
@@ -72,8 +80,9 @@ class Facts:
 class Rule:
     """One rule for one pattern. Immutable by convention.
 
-    Of rules with a condition, `below` is the literal directory in front of the pattern, and `anchor` the index in
-    `components` of the component after the first `**`, or -1. Ranks are unique in a profile: the matching rule of the highest rank wins.
+    Of rules with a condition, `below` is the literal directory in front of the pattern, and `anchor` the
+    index in `components` of the component after the first `**`, or -1. Ranks are unique in a profile: the
+    matching rule of the highest rank wins.
     """
 
     __slots__ = (
@@ -154,7 +163,9 @@ class Decision:
 
 
 class Settings:
-    """What a profile says beside its rules. `floor`: "full" or "scoped" (DESIGN section 2). `hold`: seconds a question waits."""
+    """What a profile says beside its rules. `floor`: "full" or "scoped" (DESIGN section 2). `hold`: seconds a
+    question waits.
+    """
 
     __slots__ = ("floor", "hold")
 
@@ -194,8 +205,8 @@ class Profile:
     def judge(self, effect: str, path: bytes, facts: Facts) -> Decision:
         """The verdict on one effect on one object.
 
-        `path` is the absolute path re-derived from the pinned object, or `//HOST:PORT`. A path that is not in normal form
-        is denied. Pure, but for what `facts` looks up.
+        `path` is the absolute path re-derived from the pinned object, or `//HOST:PORT`. A path that is not in
+        normal form is denied. Pure, but for what `facts` looks up.
         """
         state = self._automaton.state(path)
         rules = state.by_effect.get(effect)
@@ -230,9 +241,11 @@ class Profile:
         return _NO_RULE
 
     def below(self, effect: str, directory: bytes) -> tuple[Rule, ...]:
-        """The rules that may not allow `effect` on something strictly below `directory`, the strongest first (P29).
+        """The rules that may not allow `effect` on something strictly below `directory`, the strongest first
+        (P29).
 
-        Never misses one; may name rules that match nothing there. Empty only if a rule allows all that is below.
+        Never misses one; may name rules that match nothing there. Empty only if a rule allows all that is
+        below.
         """
         state = self._automaton.state(directory)
         found = tuple(rule for rule in state.pending if rule.verdict != ALLOW and effect in rule.effects)
@@ -243,6 +256,12 @@ class Profile:
             if effect in rule.effects and whole and not rule.tier and _unconditional(rule):
                 return ()
         return (_NOTHING,)
+
+    def explain(self, effect: str, path: bytes, facts: Facts) -> Explanation:
+        """Why `judge` decides so, and the smallest change that would allow it."""
+        from pincer_trace.profile.show import explain
+
+        return explain(self, effect, path, facts)
 
     def matching(self, effect: str, path: bytes) -> tuple[Rule, ...]:
         """All rules for `effect` whose pattern matches, in the order in which they are asked."""
@@ -266,7 +285,9 @@ def _unconditional(rule: Rule) -> bool:
 
 
 def _deciding(state: State, effect: str) -> tuple[Rule, ...]:
-    """The matching rules for `effect` that can have a say: in each layer down to the first without a condition."""
+    """The matching rules for `effect` that can have a say: in each layer down to the first without a
+    condition.
+    """
     rules = []
     layer = BUILT_IN
     for rule in state.accepted:

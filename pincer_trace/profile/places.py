@@ -1,7 +1,7 @@
 """Where the user's things are: the paths that placeholders such as `{workspace}` stand for in one run.
 
-All paths are real paths (no symbolic links), as bytes. Git is never run, and nothing that a work tree says is taken on
-trust: a worker of an earlier run may have written it (hazard P81).
+All paths are real paths (no symbolic links), as bytes. Git is never run, and nothing that a work tree says is
+taken on trust: a worker of an earlier run may have written it (hazard P81).
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _POINTER_BYTES = 4096
-_TMP = b"/tmp"  # noqa: S108  the system's own place for temporary files
+_TMP = b"/tmp"
 
 
 class Places:
     """The directories that a profile's placeholders stand for.
 
-    `workspace`: the git work tree around the working directory, or that directory. `git_common_dir`: the repository that a
-    work tree shares (None: no repository, or one that does not point back). `homes`: the user's home by environment and by
-    the password file. `path_dirs`: directories on the user's PATH that the user can write or that lie below a home,
-    other than those of the work tree. `own`: what pincer-trace runs from and keeps. `exposed`: directories that Python
-    imports from and that hold the work tree, so that they cannot be closed as a whole. `command`: the started
-    executable's real path, or b"".
+    `workspace`: the git work tree around the working directory, or that directory. `git_common_dir`: the
+    repository that a work tree shares (None: no repository, or one that does not point back). `homes`: the
+    user's home by environment and by the password file. `path_dirs`: directories on the user's PATH that the
+    user can write or that lie below a home, other than those of the work tree. `own`: what pincer-trace runs
+    from and keeps. `exposed`: directories that Python imports from and that hold the work tree, so that they
+    cannot be closed as a whole. `command`: the started executable's real path, or b"".
     """
 
     __slots__ = (
@@ -84,11 +84,13 @@ class Places:
         self.extra = extra
 
     @classmethod
-    def of(cls, cwd: str, environ: Mapping[str, str], command: str | None, extra: Iterable[str] = ()) -> Places:
+    def of(
+        cls, cwd: str, environ: Mapping[str, str], command: str | None, extra: Iterable[str] = ()
+    ) -> Places:
         """The places of a run started in `cwd` with `environ`.
 
-        `command` is the started executable as found on PATH. `extra` names more directories of pincer-trace's own, such as
-        that of `--session-dir`.
+        `command` is the started executable as found on PATH. `extra` names more directories of pincer-trace's
+        own, such as that of `--session-dir`.
         """
         here = _real(cwd)
         account = _account_home()
@@ -142,7 +144,9 @@ def _account_home() -> bytes:
 def _xdg(
     environ: Mapping[str, str], variable: str, home: bytes, default: bytes, homes: tuple[bytes, ...]
 ) -> bytes:
-    """A base directory (XDG specification); one that holds a home is not believed, since rules would open the home."""
+    """A base directory (XDG specification); one that holds a home is not believed, since rules would open the
+    home.
+    """
     value = environ.get(variable, "")
     if os.path.isabs(value):
         path = _real(value)
@@ -233,7 +237,9 @@ def _work_tree_of(directory: bytes) -> bytes | None:
 def _path_directories(
     environ: Mapping[str, str], workspace: bytes, homes: tuple[bytes, ...]
 ) -> tuple[bytes, ...]:
-    """Directories of PATH that the user's shell runs programs from and that a worker could write, by both their names."""
+    """Directories of PATH that the user's shell runs programs from and that a worker could write, by both
+    their names.
+    """
     venv = environ.get("VIRTUAL_ENV", "")
     exempt = [_real(venv)] if os.path.isabs(venv) else []
     if not any(is_inside(home, workspace) for home in homes):
@@ -258,7 +264,9 @@ def _path_directories(
 def _own_directories(
     kept: Iterable[bytes], holders: tuple[bytes, ...]
 ) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-    """What pincer-trace keeps and runs from (hazard P81), and the import directories that hold a place of the user's."""
+    """What pincer-trace keeps and runs from (hazard P81), and the import directories that hold a place of the
+    user's.
+    """
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     own: dict[bytes, None] = dict.fromkeys(kept)
     own[_real(package)] = None

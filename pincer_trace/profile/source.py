@@ -1,7 +1,8 @@
-"""A profile file as a person writes it: TOML, checked key by key, compiled to rows without placeholders filled in.
+"""A profile file as a person writes it: TOML, checked key by key, compiled to rows without placeholders
+filled in.
 
-Each error is one line, `FILE:LINE: rule N: key 'KEY': what is wrong`. Neither tomllib nor msgspec tells the line of a
-value, so the text is scanned for it.
+Each error is one line, `FILE:LINE: rule N: key 'KEY': what is wrong`. Neither tomllib nor msgspec tells the
+line of a value, so the text is scanned for it.
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ def compile_profile(path: str, content: bytes, places: Places) -> Compiled:
             raise UserError(f"{where}: key 'extends': {error}") from None
         real = os.path.realpath(following)
         if real in seen:
-            raise UserError(f"{where}: key 'extends': a circle, {loading.label(following)} is already being read")
+            raise UserError(
+                f"{where}: key 'extends': a circle, {loading.label(following)} is already being read"
+            )
         seen.add(real)
         dependencies.append((parsed.extends, path, hashlib.sha256(content).digest()))
         path = following
@@ -114,7 +117,9 @@ def _parse(path: str, content: bytes) -> tuple[ProfileFile, Lines]:
 
 
 def _explain(message: str, lines: Lines) -> str:
-    """`LINE: rule N: key 'KEY': ...` from a message of msgspec, such as "Expected `str` - at `$.rule[2].reason`"."""
+    """`LINE: rule N: key 'KEY': ...` from a message of msgspec, such as "Expected `str` - at
+    `$.rule[2].reason`".
+    """
     what, _, place = message.partition(" - at `$")
     steps = place.rstrip("`").replace("[", ".").replace("]", "").split(".")[1:]
     table, index, key, where = "", 0, "", ""
@@ -141,7 +146,9 @@ def _explain(message: str, lines: Lines) -> str:
         import typing
 
         kind = typing.get_type_hints(_STRUCTS[table])[key]
-        values = [v for part in (kind, *typing.get_args(kind)) for v in typing.get_args(part) if isinstance(v, str)]
+        values = [
+            v for part in (kind, *typing.get_args(kind)) for v in typing.get_args(part) if isinstance(v, str)
+        ]
         what = f"{what.removeprefix('Invalid enum value ')} is none of {', '.join(dict.fromkeys(values))}"
     what = what.replace("`", "").replace("Expected ", "expected ")
     return f"{lines.of_key(key, table, index)}: {where}key '{key}': {what}"
@@ -161,7 +168,12 @@ def _row(path: str, lines: Lines, index: int, rule: RuleTable) -> Row:
             hint = f"; did you mean '{close[0]}'?" if close else ""
             raise wrong("effects", f"'{display(name)}' is no effect{hint}", name)
         names |= effects.GROUPS.get(name, frozenset({name}))
-    for key, values in (("effects", rule.effects), ("paths", rule.paths), ("exe", rule.exe), ("command", rule.command)):
+    for key, values in (
+        ("effects", rule.effects),
+        ("paths", rule.paths),
+        ("exe", rule.exe),
+        ("command", rule.command),
+    ):
         if values is not None and not values:
             raise wrong(key, "an empty list")
     if not rule.reason.strip():
@@ -181,7 +193,9 @@ def _row(path: str, lines: Lines, index: int, rule: RuleTable) -> Row:
         for _, text, parts, _ in compiled:
             if model.anchor_of(parts) < 0:
                 shown = display(text)
-                raise wrong("when", f"'{rule.when}' needs a component after '**' in each path; '{shown}' has none")
+                raise wrong(
+                    "when", f"'{rule.when}' needs a component after '**' in each path; '{shown}' has none"
+                )
     if rule.when is not None and rule.verdict != model.ALLOW:
         raise wrong("when", "only with verdict 'allow': a condition that is not met must not loosen anything")
     return (
@@ -204,7 +218,7 @@ def compile_pattern(value: str) -> list[tuple[str, bytes, globs.Components]]:
     if not value:
         raise globs.GlobError("an empty path")
     text = value.encode("utf-8", "surrogateescape")
-    out = []
+    out: list[tuple[str, bytes, globs.Components]] = []
     for alternative in _alternatives_after_placeholder(text):
         name, rest = alternative
         if name and not rest:
@@ -225,9 +239,8 @@ def _alternatives_after_placeholder(text: bytes) -> list[tuple[str, bytes]]:
         if closed and b"," not in inside and b"{" not in inside:
             name = inside.decode("utf-8", "replace")
             if name not in loading.PLACEHOLDERS:
-                raise globs.GlobError(
-                    f"placeholder {{{display(name)}}} is not known; known are {', '.join(loading.PLACEHOLDERS)}"
-                )
+                known = ", ".join(loading.PLACEHOLDERS)
+                raise globs.GlobError(f"placeholder {{{display(name)}}} is not known; known are {known}")
             return [(name, part) for part in globs.alternatives(rest)]
     return [("", part) for part in globs.alternatives(text)]
 

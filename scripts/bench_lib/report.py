@@ -12,6 +12,7 @@ from .memory import Reading
 from .rounds import Samples, Table, Variant
 
 MEMORY_MIB = 80  # resident memory of the engine after 10^6 calls
+DESCRIPTOR_SLACK = 8  # a full cache still moves by a few; a leak would be one a call or one a process
 
 
 class Target:
@@ -159,8 +160,10 @@ class Report:
             state = "ok" if peak < MEMORY_MIB else "over"
             self.line(f"    {'peak resident, MiB':<52} {peak:6.1f}   target {MEMORY_MIB}      {state}")
             for what, growth in (("opens", by_opens), (f"the last {processes:,} processes", by_processes)):
-                state = "ok" if growth <= 0 else "over"
-                self.line(f"    {'descriptors added by ' + what:<52} {growth:6d}   target 0       {state}")
+                state = "ok" if growth <= DESCRIPTOR_SLACK else "over"
+                self.line(
+                    f"    {'descriptors added by ' + what:<52} {growth:6d}   target {DESCRIPTOR_SLACK}       {state}"
+                )
             entry["supervisors"][key] = {
                 "readings": [
                     {"resident_kib": r.resident, "peak_kib": r.peak, "descriptors": r.descriptors}

@@ -130,7 +130,7 @@ class Bench:
             except OSError as error:
                 raise Failed(f"{command[0]}: {error.strerror}") from error
             try:
-                # Not wait(timeout): that looks at growing intervals of up to 50 ms, which the clock would show.
+                # Not wait(timeout): it looks at intervals of up to 50 ms, which the clock would show.
                 pidfd = os.pidfd_open(process.pid)
                 ended, _, _ = select.select([pidfd], [], [], timeout)
                 seconds = time.perf_counter() - start
@@ -162,10 +162,10 @@ def kill_session(process: subprocess.Popen[bytes]) -> None:
 
 
 def describe(status: int, text: str) -> str:
-    """An exit status and the last line that was said, as one line."""
-    said = [line.strip() for line in text.splitlines() if line.strip()]
+    """An exit status and the last two lines that were said (the supervisor's own and the command's), as one line."""
+    said = [line.strip()[:150] for line in text.splitlines() if line.strip()]
     how = f"signal {-status}" if status < 0 else f"status {status}"
-    return f"{how}: {said[-1][:150]}" if said else how
+    return f"{how}: {' | '.join(said[-2:])}" if said else how
 
 
 def interleave(

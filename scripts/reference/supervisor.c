@@ -39,7 +39,6 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -475,8 +474,6 @@ static void handle(const struct seccomp_notif *req) {
 
 /* ---- start and loop ------------------------------------------------------------------------------------------ */
 
-static void tick(int signo) { (void)signo; }
-
 /* The child: filter on, tell its number, wait until the parent has it, exec. Never returns. */
 static void run_command(char **command, int tell, int go) {
     struct sock_fprog fprog = {length, program};
@@ -495,12 +492,31 @@ static void run_command(char **command, int tell, int go) {
     _exit(status);
 }
 
-/* Until the last filtered task is gone. After that RECV answers ENOENT for ever (P95) or blocks on older kernels. */
+static void end_recv(int signo) { (void)signo; }
+
+/* A process that sends SIGALRM once the last filtered task is gone, since RECV then blocks for ever on older kernels
+ * (newer ones answer ENOENT, P95). No signal may come earlier: one that interrupts an ADDFD with SEND makes the
+ * caller's open return 0 with nothing installed. Returns its process id. */
+static pid_t start_watcher(void) {
+    struct sigaction action = {.sa_handler = end_recv}; /* no SA_RESTART */
+    sigaction(SIGALRM, &action, NULL);
+    pid_t supervisor = getpid(), watcher = fork();
+    if (watcher == -1)
+        die("fork");
+    if (watcher)
+        return watcher;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    struct pollfd poller = {.fd = listener}; /* POLLHUP is always reported */
+    while (getppid() == supervisor)
+        if (poll(&poller, 1, -1) > 0) {
+            kill(supervisor, SIGALRM);
+            usleep(20000); /* again, should the first have come just before the RECV */
+        }
+    _exit(0);
+}
+
+/* Until the last filtered task is gone. */
 static void serve(void) {
-    struct sigaction action = {.sa_handler = tick};
-    struct itimerval second = {{1, 0}, {1, 0}};
-    sigaction(SIGALRM, &action, NULL); /* no SA_RESTART: it ends a RECV that would block for ever */
-    setitimer(ITIMER_REAL, &second, NULL);
     struct seccomp_notif req;
     for (;;) {
         memset(&req, 0, sizeof req);
@@ -566,8 +582,12 @@ int main(int argc, char **argv) {
     if (write(go[1], "x", 1) != 1)
         die("start");
     close(go[1]);
+    pid_t watcher = start_watcher();
     serve();
-    while (waitpid(child, &status, 0) == -1) /* the timer of serve() still ticks */
+    kill(watcher, SIGKILL);
+    while (waitpid(watcher, &status, 0) == -1 && errno == EINTR)
+        ;
+    while (waitpid(child, &status, 0) == -1)
         if (errno != EINTR)
             die("waitpid");
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);

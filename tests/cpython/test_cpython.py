@@ -71,8 +71,11 @@ def results(runner: support.Runner, supervised: bool, module: str, match: list[s
         words += ["-m", pattern]
     for pattern in table("exclude.txt"):
         words += ["-i", pattern]
+    before = support.children()
     how = {"timeout": 1500, "env": {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": ""}}
     result = (runner.supervise if supervised else runner.native)([*words, module], **how)
+    if not supervised:
+        support.reap(before, patience=0.5)  # natively some leave processes; supervised nothing may be left
     if not report.exists():
         return {"(the whole module)": f"status {result.status}: {result.out[-2000:]} {result.err[-2000:]}"}
     found = {}

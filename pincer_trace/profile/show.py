@@ -1,0 +1,164 @@
+"""Profiles for people: which there are, what one says, why it decides as it does, and the smallest change
+that allows.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+from pincer_trace import effects, paths
+from pincer_trace.errors import UserError
+from pincer_trace.profile import globs, loading
+from pincer_trace.profile.model import ALLOW, BUILT_IN, GRANT, PROTECTION
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pincer_trace.profile.model import Facts, Profile, Rule
+    from pincer_trace.profile.places import Places
+
+_LAYERS = {BUILT_IN: "built in", PROTECTION: "protections, asked first", GRANT: "grants, asked last"}
+
+
+class Explanation:
+    """What would be decided, and why. `remedy` is the smallest change that allows it: an option, or rules in
+    TOML; "" if allowed.
+
+    `passed_over` are stronger rules whose pattern matches and whose condition does not hold.
+    """
+
+    __slots__ = ("passed_over", "reason", "remedy", "rule", "verdict")
+
+    def __init__(
+        self, verdict: str, rule: Rule | None, reason: str, passed_over: tuple[Rule, ...], remedy: str
+    ) -> None:
+        self.verdict = verdict
+        self.rule = rule
+        self.reason = reason
+        self.passed_over = passed_over
+        self.remedy = remedy
+
+
+def explain(profile: Profile, effect: str, path: bytes, facts: Facts) -> Explanation:
+    """Why `profile` decides about `effect` on `path` as it does."""
+    decision = profile.judge(effect, path, facts)
+    passed = []
+    for rule in profile.matching(effect, path):
+        if rule is decision.rule:
+            break
+        # a stronger grant without a condition would have decided, a protection without one too
+        if rule.when or rule.exe:
+            passed.append(rule)
+    remedy = "" if decision.verdict == ALLOW else _remedy(profile, decision.rule, effect, path)
+    return Explanation(decision.verdict, decision.rule, decision.reason, tuple(passed), remedy)
+
+
+def _remedy(profile: Profile, rule: Rule | None, effect: str, path: bytes) -> str:
+    if rule is not None and rule.tier == BUILT_IN:
+        return "no option opens this; install pincer-trace outside of what is supervised"
+    if rule is not None and rule.source == "--protect":
+        return "leave out that --protect"
+    if path.startswith(b"//"):
+        return f"--allow-net {shlex.quote(os.fsdecode(path[2:]))}"
+    if effect in effects.CHANGES:
+        return f"--allow-write {shlex.quote(os.fsdecode(path))}"
+    if rule is None:
+        return _rule_text(effect, path, protection=False)
+    if rule.tier == GRANT:
+        return _rule_text(effect, path, protection=False)
+    granted = next((r for r in profile.matching(effect, path) if r.tier == GRANT), None)
+    lift = _rule_text(effect, path, protection=True)
+    if granted is not None and granted.verdict == ALLOW and not granted.when and not granted.exe:
+        return lift
+    return lift + "\n" + _rule_text(effect, path, protection=False)
+
+
+def _rule_text(effect: str, path: bytes, *, protection: bool) -> str:
+    """A rule for just this effect and path, as TOML. A path that is not UTF-8 gets `?` for the bytes that
+    TOML cannot hold.
+    """
+    text = "".join(
+        "?" if "\udc80" <= c <= "\udcff" else c for c in globs.escape(path).decode("utf-8", "surrogateescape")
+    )
+    quoted = "".join(
+        "\\" + c
+        if c in '"\\'
+        else c
+        if c.isprintable()
+        else f"\\u{ord(c):04x}"
+        if ord(c) < 0x10000
+        else f"\\U{ord(c):08x}"
+        for c in text
+    )
+    lines = ["[[rule]]", *(["protection = true"] if protection else [])]
+    lines += [
+        f'effects = ["{effect}"]',
+        f'paths = ["{quoted}"]',
+        'verdict = "allow"',
+        'reason = "I allow it"',
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def available(places: Places) -> list[tuple[str, str, str]]:
+    """The profiles that have a name: (name, description or what is wrong with it, file). The user's own hide
+    shipped ones.
+    """
+    found: dict[str, tuple[str, str, str]] = {}
+    for directory in (loading.user_profiles(places), paths.shipped_profiles()):
+        try:
+            names = sorted(name for name in os.listdir(directory) if name.endswith(".toml"))
+        except OSError:
+            continue
+        for file in names:
+            name = file.removesuffix(".toml")
+            if name in found:
+                continue
+            try:
+                description = loading.load(name, places).description
+            except UserError as error:
+                description = f"not usable: {error}"
+            found[name] = (name, description, os.path.join(directory, file))
+    return [found[name] for name in sorted(found)]
+
+
+def describe(profile: Profile) -> str:
+    """A profile as text: its files, settings and digest, and each rule as it stands in this place, the
+    strongest first.
+    """
+    out = [
+        f"profile {profile.name}: {profile.description}"
+        if profile.description
+        else f"profile {profile.name}",
+        *(f"file    {paths.display(path)}" for path in profile.paths),
+        f"digest  {profile.digest.hex()}",
+        f"floor   {profile.settings.floor}",
+        f"hold    {profile.settings.hold:g} s",
+    ]
+    tier = -1
+    head = None
+    for rule in sorted(profile.rules, key=lambda r: r.rank, reverse=True):
+        if rule.tier != tier:
+            tier, head = rule.tier, None
+            out += ["", f"# {_LAYERS[tier]}"]
+        verdict = "lift" if tier == PROTECTION and rule.verdict == ALLOW else rule.verdict
+        condition = "".join(
+            (f" when {rule.when}" if rule.when else "", " by some executables" if rule.exe else "")
+        )
+        this = f"{verdict:7} {_effects(rule.effects)}{condition}: {rule.reason}"
+        if this != head:
+            out.append(this)
+            head = this
+        label = f" by {paths.display(rule.exe)}" if rule.exe else ""
+        out.append(f"          {paths.display(rule.pattern)}{label}  ({rule.source})")
+    return "\n".join(out) + "\n"
+
+
+def _effects(names: frozenset[str]) -> str:
+    rest = set(names)
+    shown = []
+    for group in ("any", "change"):
+        if effects.GROUPS[group] <= rest:
+            rest -= effects.GROUPS[group]
+            shown.append(group)
+    return ", ".join([*shown, *sorted(rest)])
