@@ -384,7 +384,7 @@ _CONDITIONS = {
 
 
 def resolve_target(effect: str, target: str) -> bytes:
-    """The path as the gateway hands it to a profile: absolute, real, of the object that the effect is about."""
+    """The path as the gateway gives it to a profile: absolute, real, of what the effect is about."""
     raw = os.fsencode(target)
     if not raw:
         raise UserError("TARGET is empty: name a path, or //HOST:PORT")

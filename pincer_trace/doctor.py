@@ -300,8 +300,8 @@ def _landlock() -> Iterator[Finding]:
         with socket.socket(socket.AF_UNIX) as outside:
             outside.bind("")  # an abstract address that the kernel chooses
             outside.listen(1)
-            name = outside.getsockname()
-            problem = _attempt(lambda: _reach_out(floor, os.getppid, name))
+            name, us = outside.getsockname(), os.getpid()
+            problem = _attempt(lambda: _reach_out(floor, us, name))
     text = problem or "signals and abstract sockets do not reach processes outside"
     yield Finding("landlock-scope", not problem, text, "Linux 6.12 or later", required=False)
 
@@ -329,7 +329,7 @@ def _write_in_domain(floor: Floor, place: str) -> None:
         _must_fail(name, act, errno.EACCES)
 
 
-def _reach_out(floor: Floor, outsider: Callable[[], int], name: bytes | str) -> None:
+def _reach_out(floor: Floor, outsider: int, name: bytes | str) -> None:
     """A signal and a connection to a process outside: possible before the domain, EPERM in it."""
     from pincer_trace.kernel import libc
 
@@ -337,11 +337,11 @@ def _reach_out(floor: Floor, outsider: Callable[[], int], name: bytes | str) -> 
         with socket.socket(socket.AF_UNIX) as inside:
             inside.connect(name)
 
-    os.kill(outsider(), 0)
+    os.kill(outsider, 0)
     connect()
     libc.set_no_new_privileges()
     floor.restrict()
-    _must_fail("a signal", lambda: os.kill(outsider(), 0), errno.EPERM)
+    _must_fail("a signal", lambda: os.kill(outsider, 0), errno.EPERM)
     _must_fail("a connection", connect, errno.EPERM)
 
 

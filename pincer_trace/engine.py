@@ -23,7 +23,7 @@ from pincer_trace.executor.blocking import BlockingOpens
 from pincer_trace.executor.context import ANSWERED, Context
 from pincer_trace.executor.identity import Identity
 from pincer_trace.executor.names import Names
-from pincer_trace.executor.opens import Opens
+from pincer_trace.executor.opens import Opens, hot_reader
 from pincer_trace.executor.process import Process
 from pincer_trace.executor.sockets import OwnPlace, Sockets
 from pincer_trace.gateway.provenance import Provenance
@@ -127,6 +127,7 @@ class Engine:
             by_name |= family(context).handlers()
         by_name |= Sockets(context, self._place).handlers()
         self._handlers = {row.number: by_name[row.name] for row in table.load().values() if row.name in by_name}
+        self._hot_read = hot_reader(context)
         self._names = {row.number: row.name for row in table.load().values()}
         self._identity.limit()
         sys.setswitchinterval(0.001)
@@ -140,6 +141,7 @@ class Engine:
         get = self._tasks.get
         handlers = self._handlers
         identity = self._identity
+        hot_read, openat = self._hot_read, libc.NUMBER["openat"]
         while (notification := receive()) is not None:
             number, tid, _, call, _, _, *arguments = notification
             try:
@@ -148,6 +150,8 @@ class Engine:
                 task = get(tid, number)
                 if identity.changed:
                     identity.assume(identity.credentials(task))
+                if call == openat and hot_read(number, task, arguments):  # type: ignore[arg-type]
+                    continue
                 answer = handlers[call](number, task, arguments)  # type: ignore[arg-type]
                 if answer is ANSWERED:
                     continue

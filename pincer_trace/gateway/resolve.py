@@ -48,11 +48,11 @@ class Resolver:
     def __init__(self, tasks: Tasks, root: int) -> None:
         self._tasks = tasks
         self._root = root
-        self._procfs = _procfs_devices()
+        self.procfs = _procfs_devices()
         self.names = os.open("/proc/self/fd", O_PATH | os.O_DIRECTORY)  # our descriptors by number: re-open, readlink
         # How the worker holds what the last walk reached by its own /proc/self/fd/N: F_GETFL flags, or -1
         self.held = -1
-        self._numbers = [b"%d" % n for n in range(4096)]
+        self.numbers = [b"%d" % n for n in range(4096)]
 
     def close(self) -> None:
         os.close(self.names)
@@ -61,7 +61,7 @@ class Resolver:
 
     def number(self, descriptor: int) -> bytes:
         """The name of our own descriptor below `names`."""
-        return self._numbers[descriptor] if descriptor < 4096 else b"%d" % descriptor
+        return self.numbers[descriptor] if descriptor < 4096 else b"%d" % descriptor
 
     def path_of(self, descriptor: int) -> bytes:
         """The path of a pinned object, re-derived from the pin. Raises OSError ENAMETOOLONG beyond 4,095 bytes."""
@@ -73,7 +73,7 @@ class Resolver:
             return _long_path(descriptor)
 
     def in_procfs(self, device: int) -> bool:
-        return device in self._procfs
+        return device in self.procfs
 
     def is_ours(self, pid: int) -> bool:
         """Whether process `pid` belongs to the worker's tree."""
@@ -112,14 +112,14 @@ class Resolver:
             if error.errno == errno.ELOOP or (error.errno == errno.ENOENT and self._by_link_or_procfs(base, path)):
                 return self.walk(task, base, path, follow=follow)
             raise
-        if os.fstat(pinned).st_dev in self._procfs:
+        if os.fstat(pinned).st_dev in self.procfs:
             os.close(pinned)
             return self.walk(task, base, path, follow=follow)
         return pinned
 
     def _by_link_or_procfs(self, base: int, path: bytes) -> bool:
         """Whether a walk that found nothing could have looked into *our* /proc/self: by its name, or by a link."""
-        if b"proc" in path or (base != AT_FDCWD and os.fstat(base).st_dev in self._procfs):
+        if b"proc" in path or (base != AT_FDCWD and os.fstat(base).st_dev in self.procfs):
             return True
         try:
             os.close(openat2(base, path, _PIN_NO_LINKS))
@@ -193,7 +193,7 @@ class Resolver:
 
     def _follow(self, task: Task, directory: int, name: bytes, link: int, device: int) -> tuple[bytes, int]:
         """One symbolic link: (its text, -1), or (b"", where a magic link of the worker's own tree leads)."""
-        if device not in self._procfs:
+        if device not in self.procfs:
             return os.readlink(b"", dir_fd=link), -1
         if name == b"self" or name == b"thread-self":
             text = os.readlink(b"", dir_fd=link)  # ours; the form tells that it is the root of a procfs

@@ -67,7 +67,7 @@ class Tasks:
         self._limit = limit
         self._executables: dict[bytes, int] = {}
         # Processes whose threads changed directory or umask: shared state, so it is read anew for each call.
-        self._shared_cwd: set[int] = set()
+        self.shared_cwd: set[int] = set()
         self._shared_umask: set[int] = set()
         with open("/proc/sys/kernel/pid_max", "rb") as limit_file:
             # No machine forks 10^5 times a second: a number cannot come round within this time (seconds).
@@ -121,8 +121,8 @@ class Tasks:
         while len(self._table) >= self._limit:
             self.drop(next(iter(self._table)))
         self._sweep_at = now + 1.0
-        if len(self._shared_cwd) + len(self._shared_umask) > 1024:
-            self._shared_cwd = {tgid for tgid in self._shared_cwd if os.path.exists(f"/proc/{tgid}")}
+        if len(self.shared_cwd) + len(self._shared_umask) > 1024:
+            self.shared_cwd.intersection_update({t for t in self.shared_cwd if os.path.exists(f"/proc/{t}")})
             self._shared_umask = {tgid for tgid in self._shared_umask if os.path.exists(f"/proc/{tgid}")}
 
     def close(self) -> None:
@@ -196,7 +196,7 @@ class Tasks:
     def directory(self, task: Task) -> int:
         """The worker's working directory, O_PATH; the table's to close."""
         if task.cwd >= 0:
-            if not self._shared_cwd or task.tgid not in self._shared_cwd:
+            if not self.shared_cwd or task.tgid not in self.shared_cwd:
                 return task.cwd
             os.close(task.cwd)
             task.cwd = -1
@@ -210,7 +210,7 @@ class Tasks:
             task.cwd = -1
         status = procfs.status(task.tid)
         if status.threads > 1:
-            self._shared_cwd.add(status.tgid)
+            self.shared_cwd.add(status.tgid)
 
     def mask(self, task: Task) -> int:
         """The worker's umask."""

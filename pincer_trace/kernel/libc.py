@@ -58,14 +58,14 @@ def how(flags: int, mode: int = 0, resolve: int = RESOLVE_NO_MAGICLINKS) -> obje
     return kept
 
 
-_NR_OPENAT2 = ctypes.c_long(_OPENAT2)
-_SIZE = ctypes.c_size_t(24)
+OPENAT2 = ctypes.c_long(_OPENAT2)
+HOW_SIZE = ctypes.c_size_t(24)
 _get_errno = ctypes.get_errno
 
 
 def openat2(directory: int, path: bytes, how_pointer: object) -> int:
     """openat2(2) with a pointer made by `how`. `path` ends at its first NUL."""
-    result: int = syscall(_NR_OPENAT2, directory, path, how_pointer, _SIZE)
+    result: int = syscall(OPENAT2, directory, path, how_pointer, HOW_SIZE)
     if result < 0:
         number = _get_errno()
         raise OSError(number, path)

@@ -68,7 +68,7 @@ def decisions(path: str, damage: list[Record] | None = None) -> Iterator[Record]
     """One object a decision, in the order of deciding: an intent with its outcome merged in.
 
     It has at least `KEYS`. An intent without an outcome has outcome "unknown". Aggregated reads have `pid`
-    None, `count` and `first`. Torn records are appended to `damage`. Raises `UserError` as `read_records` does.
+    None, `count` and `first`. Torn records are appended to `damage`. Raises `UserError` as `read_records`.
     """
     waiting: deque[Record] = deque()  # from the first intent that is still open on
     open_intents: dict[int, Record] = {}

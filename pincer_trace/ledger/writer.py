@@ -195,7 +195,7 @@ class Ledger:
             os.close(fd)  # last: it drops the lock that says "running"
 
     def leave(self) -> None:
-        """Let go of the files, in the half of a fork that does not write; the session goes on in the other."""
+        """Let go of the files, in the half of a fork that does not write; the other goes on."""
         with self._mutex:
             if self._fd >= 0:
                 os.close(self._fd)  # the other process's copy keeps the lock

@@ -161,9 +161,8 @@ class Report:
             self.line(f"    {'peak resident, MiB':<52} {peak:6.1f}   target {MEMORY_MIB}      {state}")
             for what, growth in (("opens", by_opens), (f"the last {processes:,} processes", by_processes)):
                 state = "ok" if growth <= DESCRIPTOR_SLACK else "over"
-                self.line(
-                    f"    {'descriptors added by ' + what:<52} {growth:6d}   target {DESCRIPTOR_SLACK}       {state}"
-                )
+                limit = f"target {DESCRIPTOR_SLACK}       {state}"
+                self.line(f"    {'descriptors added by ' + what:<52} {growth:6d}   {limit}")
             entry["supervisors"][key] = {
                 "readings": [
                     {"resident_kib": r.resident, "peak_kib": r.peak, "descriptors": r.descriptors}

@@ -162,7 +162,7 @@ def kill_session(process: subprocess.Popen[bytes]) -> None:
 
 
 def describe(status: int, text: str) -> str:
-    """An exit status and the last two lines that were said (the supervisor's own and the command's), as one line."""
+    """An exit status and the last two lines that were said (command's and supervisor's), as one line."""
     said = [line.strip()[:150] for line in text.splitlines() if line.strip()]
     how = f"signal {-status}" if status < 0 else f"status {status}"
     return f"{how}: {' | '.join(said[-2:])}" if said else how

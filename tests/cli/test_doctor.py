@@ -68,7 +68,7 @@ sys.exit(pincer_trace.__main__.main())
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 def test_an_ordinary_user_is_served_alike(program):
-    """Everything is imported before the change of user, who may not be able to read this interpreter's files."""
+    """Everything is imported before the change of user, who may be unable to read this interpreter."""
     with tempfile.TemporaryDirectory(dir="/tmp") as place:
         os.chown(place, 65534, 65534)
         done = subprocess.run(
@@ -93,6 +93,9 @@ def test_p6_a_nested_run_is_told(program):
     assert words(done)["not nested"] == "missing"
     assert "another supervisor already holds this process (EBUSY)" in done.stdout
     assert "filter" not in words(done)
+    assert (
+        words(done)["landlock-scope"] == words(program("doctor"))["landlock-scope"]
+    )  # the rest is still told
 
 
 @pytest.mark.parametrize(

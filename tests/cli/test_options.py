@@ -79,13 +79,19 @@ def test_the_table_and_run_options_name_the_same():
     assert all(row.choices for row in TABLE if row.kind in (CHOICE, CHOICES))
 
 
-@pytest.mark.parametrize(
-    "argv",
-    [[], ["ls"], ["--"], ["-q"], ["-q", "--"], ["--help"], ["--nope", "--", "ls"], ["log"], ["-p"], ["-p", "--", "ls"],
-     ["--confirm", "ask", "--", "ls"], ["--pass-fd", "2", "--", "ls"], ["--pass-fd", "\u0663", "--", "ls"],
-     ["--pass-fd", "99999999999", "--", "ls"], ["--quiet=yes", "--", "ls"], ["-p=x", "--", "ls"]],
-    ids=" ".join,
-)  # fmt: skip
+_UNUSUAL = (
+    *([], ["ls"], ["--"], ["-q"], ["-q", "--"], ["--help"], ["--nope", "--", "ls"], ["log"], ["-p"]),
+    *(
+        ["-p", "--", "ls"],
+        ["--confirm", "ask", "--", "ls"],
+        ["--quiet=yes", "--", "ls"],
+        ["-p=x", "--", "ls"],
+    ),
+    *(["--pass-fd", value, "--", "ls"] for value in ("2", "-3", "\u0663", "+4", "99999999999", "")),
+)
+
+
+@pytest.mark.parametrize("argv", _UNUSUAL, ids=" ".join)
 def test_the_unusual_is_left_to_click(argv):
     assert parse_run(argv) is None
 
@@ -112,3 +118,24 @@ def test_a_run_starts_without_heavy_imports():
     imported = set(done.stdout.split())
     outside = {name for name in imported if not name.startswith("pincer_trace")}
     assert outside <= {"__future__", "errno", "_json", "fcntl", "time", "_thread"}
+
+
+def test_a_whole_run_never_imports_what_is_for_people(program, tmp_path):
+    """The second run of a profile, which finds it compiled."""
+    command = [sys.executable, "-X", "importtime", "-m", "pincer_trace", "-q", "--", "true"]
+    for _ in range(2):
+        done = subprocess.run(
+            command, env=program.environ, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
+        )
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert "pincer_trace" in imported
+    assert not imported & {
+        "click",
+        "rich",
+        "msgspec",
+        "json",
+        "tomllib",
+        "pyseccomp",
+        "dataclasses",
+        "inspect",
+    }

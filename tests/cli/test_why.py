@@ -66,7 +66,7 @@ def test_allowed(program, place):
     assert (done.returncode, done.stderr) == (0, "")
     assert rows(done) == {
         "": f"allow   write {place}/a",
-        "rule": [f"{place.parent}/p.toml:3"],
+        "rule": [f"{place.parent}/p.toml:5"],
         "reason": ["the work tree"],
     }
 
@@ -76,7 +76,7 @@ def test_denied_by_a_rule_of_a_file_and_line(program, place):
     assert done.returncode == 1
     found = rows(done)
     assert (found[""], found["reason"]) == (f"deny    read {place}/x.pem", ["a key"])
-    assert found["rule"] == [f"{place.parent}/p.toml:8"]
+    assert found["rule"] == [f"{place.parent}/p.toml:10"]
 
 
 def test_confirm_names_the_condition_and_both_remedies(program, place):
@@ -84,7 +84,7 @@ def test_confirm_names_the_condition_and_both_remedies(program, place):
     found = rows(done)
     assert done.returncode == 1 and found[""].startswith("confirm write ")
     assert found["unless"] == [
-        f"the run created it, or a directory above it ({place.parent}/p.toml:20: this session wrote it)"
+        f"the run created it, or a directory above it ({place.parent}/p.toml:22: this session wrote it)"
     ]
     assert found["remedy"][0].startswith("--confirm auto")
     assert found["remedy"][1] == f"--allow-write {place}/Makefile"
@@ -106,9 +106,7 @@ def test_a_proposed_option_works(program, place, target):
 @pytest.mark.parametrize("target", ["x.pem", "/elsewhere/x", "/e/y.pem", '/e/"\\*[1].pem', "/e/é"])
 def test_a_proposed_rule_works(program, place, target):
     found = rows(ask(program, place, "read", target))["remedy"]
-    (place.parent / "mine.toml").write_text(
-        'extends = "p.toml"\n' + "\n".join(found[1:]).replace("\\\\u", "\\u")
-    )
+    (place.parent / "mine.toml").write_text('extends = "p.toml"\n' + "\n".join(found[1:]))
     assert ask(program, place, "read", target, profile=str(place.parent / "mine.toml")).returncode == 0
 
 
@@ -181,4 +179,4 @@ def test_a_broken_profile_is_told_by_file_line_and_key(program, place):
     for arguments in (["profile", "check", "./bad.toml"], ["why", "read", "x", "-p", "./bad.toml"]):
         done = program(*arguments, cwd=place)
         assert (done.returncode, done.stdout) == (125, "")
-        assert re.fullmatch(r"pincer-trace: \S*bad\.toml:16: rule 3: key 'verdict': [^\n]+\n", done.stderr)
+        assert re.fullmatch(r"pincer-trace: \S*bad\.toml:17: rule 3: key 'verdict': [^\n]+\n", done.stderr)

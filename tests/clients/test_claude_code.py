@@ -67,7 +67,7 @@ def claude() -> Path:
 
 
 def run(
-    runner: support.Runner, claude: Path, api: MessagesApi, supervised: bool, prompt: str = "Do it."
+    runner: support.Runner, claude: Path, api: MessagesApi, supervised: bool
 ) -> tuple[support.Result, dict[str, Any]]:
     """One `claude -p` run; the result and the JSON that it prints."""
     env = {
@@ -78,7 +78,8 @@ def run(
         "DISABLE_TELEMETRY": "1",
         "DISABLE_ERROR_REPORTING": "1",
     }
-    command = [str(claude), "-p", prompt, "--output-format", "json", "--allowedTools", "Bash Write Edit Read"]
+    command = [str(claude), "-p", "Do it.", "--output-format", "json", "--add-dir", str(runner.home)]
+    command += ["--allowedTools", "Bash Write Edit Read"]
     how: dict[str, Any] = {"env": env, "timeout": 180}
     result = runner.supervise(command, options=(), **how) if supervised else runner.native(command, **how)
     assert result.status == 0, result
@@ -120,10 +121,13 @@ def test_claude_code_writes_reads_edits_and_runs(
     assert note.read_text() == (runner.work / "made/copy.txt").read_text() == "alpha\ngamma\n"
     assert sorted(os.listdir(runner.work)) == ["made", "note.txt"]
     if supervised and not support.PREFIX:
-        made = [
-            entry for entry in result.decisions if entry["path"] == str(note) and entry["verdict"] == "allow"
-        ]
-        assert {"create", "rename", "write"} & {entry["effect"] for entry in made}, result.decisions[-20:]
+        allowed = [entry for entry in result.decisions if entry["verdict"] == "allow"]
+        effects = {
+            entry["effect"]
+            for entry in allowed
+            if str(note) in (entry["path"], *entry.get("extra", {}).values())
+        }
+        assert {"rename", "write", "create"} & effects, effects
 
 
 def test_claude_code_is_told_of_a_denied_write(runner: support.Runner, claude: Path) -> None:
@@ -133,9 +137,9 @@ def test_claude_code_is_told_of_a_denied_write(runner: support.Runner, claude: P
     start_file = runner.home / ".bashrc"
     start_file.write_text("# mine\n")
     os.chown(start_file, runner.identity.uid, runner.identity.gid)
-    new_file = runner.home / ".profile"
+    new_file = runner.home / "outside.txt"
     turns = [
-        [use("Write", file_path=str(new_file), content="touch /tmp/owned\n")],
+        [use("Write", file_path=str(new_file), content="outside of the work tree\n")],
         [use("Bash", command=f"echo 'touch /tmp/owned' >> {start_file}", description="append")],
         [use("Write", file_path=str(runner.work / "after.txt"), content="still here\n")],
         [say("Finished anyway.")],

@@ -55,24 +55,14 @@ def results(runner: support.Runner, supervised: bool, module: str, match: list[s
     temporary.mkdir()
     os.chown(temporary, runner.identity.uid, runner.identity.gid)
     assert python
-    words = [
-        python,
-        "-B",
-        "-m",
-        "test",
-        "--junit-xml",
-        str(report),
-        "--tempdir",
-        str(temporary),
-        "--timeout",
-        "600",
-    ]
+    words = ["env", "-u", "PYTHONPATH", python, "-B", "-m", "test", "--timeout", "600"]
+    words += ["--junit-xml", str(report), "--tempdir", str(temporary)]
     for pattern in match:
         words += ["-m", pattern]
     for pattern in table("exclude.txt"):
         words += ["-i", pattern]
     before = support.children()
-    how = {"timeout": 1500, "env": {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": ""}}
+    how = {"timeout": 1500, "env": {"PYTHONDONTWRITEBYTECODE": "1"}}
     result = (runner.supervise if supervised else runner.native)([*words, module], **how)
     if not supervised:
         support.reap(before, patience=0.5)  # natively some leave processes; supervised nothing may be left

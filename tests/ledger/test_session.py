@@ -10,8 +10,8 @@ import signal
 import pytest
 
 from pincer_trace.errors import UserError
-from pincer_trace.ledger import Session
-from pincer_trace.ledger.read import find_session, is_running, load_session, session_ids
+from pincer_trace.ledger import LedgerFull, Session
+from pincer_trace.ledger.read import decisions, find_session, is_running, load_session, session_ids
 
 FIELDS = {"command": [], "profile_name": "p", "profile_digest": b"", "workspace": b"/", "details": {}}
 
@@ -142,3 +142,27 @@ def test_links_and_fifos_are_not_followed_or_waited_for(tmp_path):
     os.mkfifo(tmp_path / "session.json")
     with pytest.raises(UserError, match="not a regular file"):
         load_session(str(tmp_path))
+
+
+def test_p76_the_half_of_a_fork_that_leaves_changes_nothing(make, deny):
+    session = make()
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(writer)
+            os.read(reader, 1)  # until the parent has left
+            session.ledger.denied("write", b"/a", **deny)
+            session.ledger.close(7, 0)
+        finally:
+            os._exit(0)
+    os.close(reader)
+    session.ledger.leave()
+    with pytest.raises(LedgerFull):
+        session.ledger.denied("write", b"/b", **deny)
+    assert is_running(session.path)
+    os.close(writer)
+    os.waitpid(child, 0)
+    facts = load_session(session.path)
+    assert (facts["state"], facts["exit"], facts["counts"]["denied"]) == ("ended", 7, 1)
+    assert [d["path"] for d in decisions(session.path)] == ["/a"]

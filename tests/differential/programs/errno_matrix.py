@@ -133,6 +133,8 @@ def open_at2(bench: Bench) -> None:
                      b"/proc/self/status"):  # fmt: skip
             for name in ("R", "W|CREAT", "R|NOFOLLOW", "PATH"):
                 flags = FLAGS[name]
+                if path == b"/file" and flags & os.O_CREAT and resolve not in (8, 16):
+                    continue  # root would really make it
                 how = ctypes.create_string_buffer(
                     struct.pack("QQQ", flags, 0o640 if flags & os.O_CREAT else 0, resolve), 24
                 )

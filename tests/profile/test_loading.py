@@ -1,0 +1,237 @@
+"""Loading: errors that name file, line and key; extending; the digest; and a cache that spares the imports."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from pincer_trace.errors import UserError
+from pincer_trace.profile import ALLOW, DENY, Facts, Overlay, Places, load
+from pincer_trace.profile.show import available, describe
+
+RULE = '[[rule]]\neffects = ["read"]\npaths = ["/a/**"]\nverdict = "allow"\nreason = "because"\n'
+
+
+@pytest.fixture
+def places(tmp_path):
+    home = tmp_path / "home"
+    (home / ".config/pincer-trace/profiles").mkdir(parents=True)
+    work = home / "work"
+    work.mkdir()
+    return Places.of(str(work), {"HOME": str(home), "PATH": "/usr/bin"}, None)
+
+
+@pytest.fixture
+def write(places):
+    def write(text, name="p.toml"):
+        path = os.path.join(os.fsdecode(places.workspace), name)
+        with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(text)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        (
+            RULE + RULE + RULE.replace("verdict", "verdikt"),
+            14,
+            "rule 3: key 'verdikt' is not known; did you mean 'verdict'?",
+        ),
+        ("extend = 'default'\n", 1, "key 'extend' is not known; did you mean 'extends'?"),
+        (
+            RULE.replace('"allow"', '"alow"'),
+            4,
+            "rule 1: key 'verdict': 'alow' is none of allow, confirm, deny",
+        ),
+        (RULE + RULE.replace('reason = "because"\n', ""), 6, "rule 2: key 'reason' is missing"),
+        (RULE.replace('"because"', "3"), 5, "rule 1: key 'reason': expected str, got int"),
+        (RULE.replace('"because"', '" "'), 5, "rule 1: key 'reason': empty"),
+        (RULE.replace('"read"', '"raed"'), 2, "key 'effects': 'raed' is no effect; did you mean 'read'?"),
+        (RULE.replace('["read"]', "[]"), 2, "key 'effects': an empty list"),
+        (RULE.replace('["/a/**"]', "[]"), 3, "key 'paths': an empty list"),
+        (RULE.replace('"/a/**"', '\n "/ok",\n "a/b"'), 5, "key 'paths': 'a/b': a path starts with"),
+        (RULE.replace("/a/**", ""), 3, "key 'paths': '': an empty path"),
+        (RULE.replace("/a/**", "/a**"), 3, "whole components only"),
+        (RULE.replace("/a/**", "/[a"), 3, "'[' without ']'"),
+        (RULE.replace("/a/**", "/a/../b"), 3, "'.' and '..'"),
+        (RULE.replace("/a/**", "{hme}/x"), 3, "placeholder {hme} is not known"),
+        (RULE.replace("/a/**", "{home}x"), 3, "after {home} comes '/'"),
+        (RULE + 'when = "sometimes"\n', 6, "key 'when': 'sometimes' is none of own"),
+        (RULE + 'when = "own-above"\n', 6, "key 'when': 'own-above' needs a component after '**'"),
+        (RULE.replace('"allow"', '"deny"') + 'when = "own"\n', 6, "key 'when': only with verdict 'allow'"),
+        (
+            "# [[rule]]\ndescription = '''\n[[rule]]\n'''\n" + RULE + "x = 1\n",
+            10,
+            "rule 1: key 'x' is not known",
+        ),
+        ("[settings]\nhold = -1\n", 2, "settings: key 'hold'"),
+        ('[settings]\nfloor = "none"\n', 2, "settings: key 'floor': 'none' is none of full, scoped"),
+        ("[settings]\nflor = 1\n", 2, "settings: key 'flor' is not known; did you mean 'floor'?"),
+        ("a = 1\na = 2\n", 2, "not TOML"),
+        ("\n\na = \n", 3, "not TOML"),
+        ("a = 'x", 1, "not TOML"),
+        ("# ok\n# \udcff\n", 2, "not UTF-8"),
+        ('description = "d"\nextends = "nobody"\n', 2, "key 'extends': no profile is named 'nobody'"),
+        ('extends = "./p.toml"\n', 1, "key 'extends': a circle"),
+    ],
+)
+def test_an_error_names_file_line_and_key(places, write, text, line, words):
+    path = write(text)
+    with pytest.raises(UserError) as caught:
+        load(path, places)
+    message = str(caught.value)
+    assert message.startswith(f"{path}:{line}: "), message
+    assert words in message
+    assert "\n" not in message
+
+
+def test_a_profile_that_is_not_there(places, tmp_path):
+    with pytest.raises(UserError, match="no profile is named 'nobody'"):
+        load("nobody", places)
+    with pytest.raises(UserError, match="No such file"):
+        load("./nobody.toml", places)
+    with pytest.raises(UserError, match="directory"):
+        load(str(tmp_path) + "/", places)
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(UserError):
+        load(str(tmp_path / "fifo"), places)
+
+
+@pytest.mark.parametrize("value", ["x", "x:", ":1", "x:99999", "a/b:1", "[x:1"])
+def test_a_peer_is_host_and_port(places, value):
+    with pytest.raises(UserError, match="--allow-net"):
+        load("default", places, overlay=Overlay(allow_net=[value]))
+
+
+def test_later_files_win_and_circles_over_two_files_are_found(places, write):
+    write(RULE + RULE.replace("allow", "deny").replace("/a/**", "/a/b/**"), "base.toml")
+    top = write('extends = "./base.toml"\n' + RULE.replace("/a/**", "/a/b/c"), "top.toml")
+    profile = load(top, places)
+    assert [profile.judge("read", path, Facts()).verdict for path in (b"/a", b"/a/b", b"/a/b/c")] == [
+        ALLOW,
+        DENY,
+        ALLOW,
+    ]
+    assert profile.judge("read", b"/a/b/c", Facts()).rule.source == f"{top}:4"
+    write('extends = "./top.toml"\n', "base.toml")
+    with pytest.raises(UserError, match="a circle"):
+        load(top, places)
+
+
+def test_the_users_own_profile_of_a_shipped_name_may_extend_it(places):
+    own = os.path.join(os.fsdecode(places.config), "pincer-trace/profiles/default.toml")
+    with open(own, "w") as file:
+        file.write('description = "mine"\nextends = "default"\n' + RULE.replace("read", "write"))
+    profile = load("default", places)
+    assert profile.judge("write", b"/a/x", Facts()).verdict == ALLOW
+    assert profile.judge("write", os.path.join(places.workspace, b"x"), Facts()).verdict == ALLOW
+    assert ("default", "mine", own) in available(places)
+    assert "lift" in describe(profile)
+    assert own in describe(profile)
+
+
+def test_paths_with_special_bytes_are_literal(tmp_path):
+    work = os.fsencode(tmp_path) + b"/w{a,b}*[x]\\\xff\n"
+    os.mkdir(work)
+    places = Places.of(os.fsdecode(work), {"HOME": "/nonexistent"}, None)
+    profile = load("default", places)
+    assert profile.judge("write", work + b"/x", Facts()).verdict == ALLOW
+    assert profile.judge("write", os.fsencode(tmp_path) + b"/wa/x", Facts()).verdict == DENY
+
+
+def test_the_profile_file_itself_is_closed(places, write):
+    path = write('extends = "default"\n')
+    assert load(path, places).judge("write", os.fsencode(path), Facts()).verdict == DENY
+
+
+def test_the_digest_follows_what_decides_and_nothing_else(places, write):
+    def digest(text, overlay=None, where=places):
+        return load(write(text), where, overlay=overlay).digest
+
+    first = digest(RULE)
+    assert digest("# a comment\n\n" + RULE) == first
+    changed = [
+        digest(RULE.replace("/a/**", "/b/**")),
+        digest(RULE.replace("read", "write")),
+        digest(RULE.replace("allow", "confirm")),
+        digest(RULE.replace("because", "why")),
+        digest(RULE + "protection = true\n"),
+        digest(RULE + 'when = "own"\n'),
+        digest(RULE + 'exe = ["**/x"]\n'),
+        digest(RULE + 'command = ["**/x"]\n'),
+        digest(RULE + RULE),
+        digest(RULE + "[settings]\nhold = 1\n"),
+        digest(RULE, Overlay(allow_write=["x"])),
+        digest(RULE, Overlay(protect=["x"])),
+        digest(RULE, where=Places.of(os.fsdecode(places.workspace), {"HOME": "/nonexistent"}, None)),
+    ]
+    assert len({first, *changed}) == len(changed) + 1
+
+
+LOAD = """
+import sys
+from pincer_trace.profile import Facts, Places, load
+import os
+profile = load(sys.argv[1], Places.of(os.getcwd(), dict(os.environ), None), cache_directory=sys.argv[2])
+profile.judge("write", os.fsencode(os.getcwd()) + b"/x.py", Facts())
+heavy = {"msgspec", "tomllib", "json", "re", "typing", "dataclasses", "inspect", "pathlib"} & set(sys.modules)
+print(profile.digest.hex(), profile.judge("read", b"/a/b", Facts()).verdict, sorted(heavy))
+"""
+
+
+def run(*arguments):
+    import pincer_trace
+
+    root = os.path.dirname(os.path.dirname(pincer_trace.__file__))
+    site = next(path for path in sys.path if path.endswith("site-packages"))
+    environ = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "PYTHONPATH": f"{root}:{site}"}
+    # -S: an installed .pth may import anything
+    command = [sys.executable, "-S", "-c", LOAD, *map(str, arguments)]
+    return subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout.split(
+        " ", 2
+    )
+
+
+def test_a_cache_hit_imports_nothing_heavy_and_says_the_same(places, write, tmp_path):
+    cache = tmp_path / "cache"
+    base = write(RULE, "base.toml")
+    path = write('extends = "./base.toml"\n')
+    cold = run(path, cache)
+    assert "tomllib" in cold[2]
+    (entry,) = os.listdir(cache)
+    assert (os.stat(cache).st_mode & 0o777, os.stat(cache / entry).st_mode & 0o777) == (0o700, 0o600)
+    warm = run(path, cache)
+    assert warm == [*cold[:2], "[]\n"]
+    # a change of the file that is extended is seen, although the entry is found by the first one
+    with open(base, "a") as file:
+        file.write(RULE.replace("allow", "deny"))
+    changed = run(path, cache)
+    assert (changed[0] != cold[0], changed[1], "tomllib" in changed[2]) == (True, "deny", True)
+
+
+@pytest.mark.parametrize("harm", ["directory", "file", "content", "link"])
+def test_a_cache_that_others_may_have_written_is_not_read(places, write, tmp_path, harm):
+    cache = tmp_path / "cache"
+    path = write(RULE)
+    good = load(path, places, cache_directory=str(cache)).digest
+    (entry,) = cache.iterdir()
+    assert "tomllib" not in run(path, cache)[2]
+    if harm == "directory":
+        cache.chmod(0o770)
+    elif harm == "file":
+        entry.chmod(0o620)
+    elif harm == "content":
+        data = bytearray(entry.read_bytes())
+        data[-1] ^= 1
+        entry.write_bytes(data)
+    else:
+        entry.rename(tmp_path / "moved")
+        entry.symlink_to(tmp_path / "moved")
+    assert "tomllib" in run(path, cache)[2]
+    assert load(path, places, cache_directory=str(cache)).digest == good
