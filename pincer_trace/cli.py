@@ -13,6 +13,7 @@ from pincer_trace import __version__, effects, paths
 from pincer_trace import options as table
 from pincer_trace.errors import FAILURE, UserError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pincer_trace.profile import Places, Rule
 

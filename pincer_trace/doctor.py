@@ -13,11 +13,11 @@ import signal
 import socket
 import struct
 import tempfile
-from typing import TYPE_CHECKING
 
 from pincer_trace import paths
 from pincer_trace.kernel import table
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 

@@ -15,7 +15,6 @@ import socket
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
 
 from pincer_trace import worker
 from pincer_trace.executor.attributes import Attributes
@@ -35,6 +34,7 @@ from pincer_trace.ledger import LedgerFull
 from pincer_trace.twin.authority import Authority, Denied
 from pincer_trace.twin.reads import Reads
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pincer_trace.executor.opens import Handler
     from pincer_trace.ledger import Session

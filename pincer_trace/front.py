@@ -8,10 +8,10 @@ import os
 import select
 import signal
 import socket
-from typing import TYPE_CHECKING
 
 from pincer_trace.errors import FAILURE, UserError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pincer_trace.options import RunOptions
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import resource
 import signal
-from typing import TYPE_CHECKING
 
 from pincer_trace.errors import NOT_EXECUTABLE, NOT_FOUND, UserError
 from pincer_trace.executor import identity
 from pincer_trace.kernel import libc
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

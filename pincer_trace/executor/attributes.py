@@ -11,13 +11,13 @@ import fcntl
 import os
 import stat
 import struct
-from typing import TYPE_CHECKING
 
 from pincer_trace.effects import CHMOD, CHOWN, TRUNCATE, UTIME, WRITE, XATTR
 from pincer_trace.gateway.resolve import Forbidden
 from pincer_trace.kernel import libc, table
 from pincer_trace.twin.authority import Target
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

@@ -10,11 +10,11 @@ import errno
 import os
 import signal
 import threading
-from typing import TYPE_CHECKING
 
 from pincer_trace.kernel import libc, procfs
 from pincer_trace.kernel.notify import ERESTARTSYS, Gone
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pincer_trace.executor.identity import Credentials, Identity
     from pincer_trace.gateway.resolve import Resolver

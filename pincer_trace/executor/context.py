@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pincer_trace.executor.blocking import BlockingOpens
     from pincer_trace.executor.identity import Identity

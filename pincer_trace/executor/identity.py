@@ -7,10 +7,10 @@ the caller's ids on its own thread for each call from the first change on (hazar
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from pincer_trace.kernel import libc, procfs
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pincer_trace.gateway.tasks import Task, Tasks
 

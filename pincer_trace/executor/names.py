@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import TYPE_CHECKING
 
 from pincer_trace.effects import CREATE, LINK, MKDIR, MKNOD, READ, RENAME, RMDIR, SYMLINK, UNLINK, WRITE
 from pincer_trace.executor.opens import join
@@ -18,6 +17,7 @@ from pincer_trace.gateway.gitconfig import ConfigWitness
 from pincer_trace.kernel import libc
 from pincer_trace.twin.authority import Target
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pincer_trace.executor.context import Context
     from pincer_trace.executor.opens import Handler

@@ -10,7 +10,6 @@ import errno
 import fcntl
 import os
 import stat
-from typing import TYPE_CHECKING
 
 from pincer_trace.effects import CREATE, READ, TRUNCATE, WRITE
 from pincer_trace.executor.context import ANSWERED
@@ -21,6 +20,7 @@ from pincer_trace.kernel.notify import Continue
 from pincer_trace.profile import ALLOW, Decision
 from pincer_trace.twin.authority import Target
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

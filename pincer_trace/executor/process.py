@@ -8,13 +8,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import TYPE_CHECKING
 
 from pincer_trace.effects import EXEC
 from pincer_trace.kernel import libc
 from pincer_trace.kernel.notify import Continue
 from pincer_trace.twin.authority import Target
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pincer_trace.executor.context import Context
     from pincer_trace.executor.opens import Handler

@@ -11,7 +11,6 @@ import os
 import queue
 import socket
 import threading
-from typing import TYPE_CHECKING
 
 from pincer_trace.effects import BIND, CREATE, READ, UNLINK, WRITE
 from pincer_trace.executor.context import ANSWERED
@@ -20,6 +19,7 @@ from pincer_trace.kernel import libc
 from pincer_trace.kernel.notify import Continue
 from pincer_trace.twin.authority import Target
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 

@@ -10,11 +10,11 @@ import errno
 import fcntl
 import os
 import stat
-from typing import TYPE_CHECKING
 
 from pincer_trace.kernel import procfs
 from pincer_trace.kernel.libc import AT_FDCWD, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, how, openat2
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 

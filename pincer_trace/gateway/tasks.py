@@ -9,11 +9,11 @@ from __future__ import annotations
 import errno
 import os
 import time
-from typing import TYPE_CHECKING
 
 from pincer_trace.kernel import libc, procfs
 from pincer_trace.kernel.notify import Gone
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pincer_trace.kernel.notify import Listener
 

@@ -11,6 +11,7 @@ import errno
 import hashlib
 import marshal
 import os
+import stat
 import sys
 
 from pincer_trace import __version__, effects, paths
@@ -138,14 +139,30 @@ def find(name_or_path: str, places: Places, referrer: str = "") -> str:
 def read(path: str) -> bytes:
     """The content of a profile file, at most a megabyte. Errors: `UserError`."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        with open(descriptor, "rb") as file:
-            content = file.read(MAXIMUM_FILE + 1)
+        content, status = _read_regular(path, MAXIMUM_FILE + 1)
     except OSError as error:
         raise UserError(f"profile {paths.display(path)} cannot be read: {error.strerror}") from None
+    if not stat.S_ISREG(status.st_mode):
+        raise UserError(f"profile {paths.display(path)} is not a regular file")
     if len(content) > MAXIMUM_FILE:
         raise UserError(f"profile {paths.display(path)} is larger than a megabyte: not a profile")
     return content
+
+
+def _read_regular(path: str, limit: int, flags: int = 0) -> tuple[bytes, os.stat_result]:
+    """At most `limit` bytes of a regular file, none of anything else, and its status."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | flags)
+    try:
+        status = os.fstat(descriptor)
+        content = b""
+        while stat.S_ISREG(status.st_mode) and len(content) < limit:
+            piece = os.read(descriptor, limit - len(content))
+            if not piece:
+                break
+            content += piece
+        return content, status
+    finally:
+        os.close(descriptor)
 
 
 def label(path: str) -> str:
@@ -172,12 +189,9 @@ class Cache:
         try:
             if not self._is_private():
                 return None
-            descriptor = os.open(self._file(path, content), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-            with open(descriptor, "rb") as file:
-                status = os.fstat(descriptor)
-                if status.st_uid != os.geteuid() or status.st_mode & 0o077:
-                    return None
-                data = file.read()
+            data, status = _read_regular(self._file(path, content), 64 * MAXIMUM_FILE, os.O_NOFOLLOW)
+            if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+                return None
             if hashlib.sha256(data[32:]).digest() != data[:32]:
                 return None
             entry: Compiled = marshal.loads(data[32:])  # noqa: S302  ours alone, checked above
@@ -329,7 +343,7 @@ def _overlay_rules(overlay: Overlay, places: Places, rules: list[Rule]) -> list[
             or not (port == "*" or (port.isascii() and port.isdigit() and int(port) < 65536))
         ):
             raise UserError(
-                f"--allow-net {paths.display(value)}: write HOST:PORT, as in 'example.com:443' or '*.example.com:*'"
+                f"--allow-net {paths.display(value)}: write HOST:PORT, as in 'example.com:443' or '*.x.com:*'"
             )
         pattern = b"//" + os.fsencode(value)
         try:

@@ -215,7 +215,7 @@ class Profile:
         blocked = ""
         lifted = False
         for rule in rules:
-            if lifted and rule.tier:
+            if lifted and rule.tier:  # lifted: on to the grants
                 continue
             when = rule.when
             if rule.exe_components is not None and not matches(rule.exe_components, facts.executable()):
@@ -293,10 +293,10 @@ def _deciding(state: State, effect: str) -> tuple[Rule, ...]:
     for rule in state.accepted:
         if effect in rule.effects and rule.tier <= layer:
             if _unconditional(rule):
-                if rule.verdict != ALLOW or not rule.tier:
+                layer = GRANT  # a conditional rule before it may lift it, so grants still count
+                if rule.tier != PROTECTION:
                     rules.append(rule)
                     break
-                layer = GRANT
             rules.append(rule)
     found = state.by_effect[effect] = tuple(rules)
     return found

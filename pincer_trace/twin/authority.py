@@ -7,11 +7,11 @@ Whatever goes wrong on the way is a refusal (invariant 4).
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from pincer_trace.effects import READ
 from pincer_trace.profile import ALLOW, CONFIRM, DENY, Facts
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pincer_trace.gateway.gitconfig import ConfigWitness
     from pincer_trace.gateway.provenance import Provenance

@@ -7,12 +7,12 @@ The key holds the object's change time: a file that was changed, renamed or repl
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from pincer_trace.effects import READ
 from pincer_trace.profile import ALLOW
 from pincer_trace.twin.authority import Target
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
 

@@ -79,7 +79,8 @@ def next_stage(process: subprocess.Popen[bytes], buffer: bytearray) -> int:
 def probe(bench: Bench, variant: Variant, opens: int, processes: int) -> list[Reading]:
     """Readings after 1,000 opens, `opens` more, `processes` short-lived processes, and as many again.
 
-    What a supervisor keeps within a fixed bound is full by the third reading: growth to the fourth is a leak.
+    What a supervisor keeps for dead tasks within a bound goes up and down; the second round of processes shows if
+    there is one.
     Raises Failed.
     """
     if variant.unavailable:

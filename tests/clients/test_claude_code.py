@@ -138,9 +138,11 @@ def test_claude_code_is_told_of_a_denied_write(runner: support.Runner, claude: P
     start_file.write_text("# mine\n")
     os.chown(start_file, runner.identity.uid, runner.identity.gid)
     new_file = runner.home / "outside.txt"
+    # in a script: what Claude Code reads in a command line it may refuse by itself
+    (runner.work / "step.sh").write_text(f"echo 'touch /tmp/owned' >> {start_file}\n")
     turns = [
         [use("Write", file_path=str(new_file), content="outside of the work tree\n")],
-        [use("Bash", command=f"echo 'touch /tmp/owned' >> {start_file}", description="append")],
+        [use("Bash", command="sh step.sh", description="append")],
         [use("Write", file_path=str(runner.work / "after.txt"), content="still here\n")],
         [say("Finished anyway.")],
     ]

@@ -20,10 +20,6 @@ class Known(Facts):
         self.exe = exe
         self.path = b""
 
-    def of(self, path):
-        self.path = os.fsencode(path)
-        return self
-
     def created_by_tree(self, below):
         return self.directory_created_by_tree(self.path, below)
 
@@ -45,6 +41,9 @@ class House:
     """A home with a work tree, a linked work tree and a plain folder, all real."""
 
     def __init__(self, root):
+        self.root = os.fsencode(root)
+        self.cache = str(root / "cache")
+        self.profiles = {}
         self.home = root / "home"
         self.main = self.home / "project"
         self.linked = self.home / "linked"
@@ -66,10 +65,30 @@ class House:
     def places(self, cwd, command=None):
         return Places.of(str(cwd), self.environ(), command)
 
+    def moved(self, path):
+        """Judging is pure, so the house is judged as if it did not lie in a temporary directory."""
+        return os.fsencode(path).replace(self.root, b"/srv/house")
+
+    def profile(self, cwd, command=None, overlay=None):
+        options = overlay and (overlay.allow_write, overlay.protect)
+        key = repr((cwd, command, options))
+        if key not in self.profiles:
+            places = self.places(cwd, command)
+            for name in Places.__slots__:
+                value = getattr(places, name)
+                if isinstance(value, tuple):
+                    setattr(places, name, tuple(self.moved(path) for path in value))
+                elif value is not None:
+                    setattr(places, name, self.moved(value))
+            self.profiles[key] = load("default", places, overlay=overlay, cache_directory=self.cache)
+        return self.profiles[key]
+
     def judge(self, cwd, effect, path, facts=None, command=None, overlay=None):
-        profile = load("default", self.places(cwd, command), overlay=overlay)
         facts = facts or Known()
-        return profile.judge(effect, os.fsencode(path), facts.of(path)).verdict
+        facts.path = self.moved(path)
+        facts.created = {self.moved(place) for place in facts.created}
+        facts.exe = self.moved(facts.exe)
+        return self.profile(cwd, command, overlay).judge(effect, facts.path, facts).verdict
 
 
 @pytest.fixture(scope="module")
@@ -179,9 +198,28 @@ def test_the_repository_is_written_and_its_dangerous_parts_are_asked_about(house
 
 @pytest.mark.parametrize(
     "path",
-    ".bashrc .zshenv .profile .config/fish/config.fish .config/systemd/user/x.service .config/autostart/x.desktop .local/bin/tool "
-    ".local/lib/python3.11/site-packages/x.pth .gitconfig .config/git/config .ssh/authorized_keys .ssh/config .npmrc .pypirc "
-    ".config/pip/pip.conf .claude/settings.json .codex/config.toml .aws/credentials .vimrc bin/x".split(),
+    [
+        ".bashrc",
+        ".zshenv",
+        ".profile",
+        ".config/fish/config.fish",
+        ".config/systemd/user/x.service",
+        ".config/autostart/x.desktop",
+        ".local/bin/tool",
+        ".local/lib/python3.11/site-packages/x.pth",
+        ".gitconfig",
+        ".config/git/config",
+        ".ssh/authorized_keys",
+        ".ssh/config",
+        ".npmrc",
+        ".pypirc",
+        ".config/pip/pip.conf",
+        ".claude/settings.json",
+        ".codex/config.toml",
+        ".aws/credentials",
+        ".vimrc",
+        "bin/x",
+    ],
 )
 def test_every_verb_is_closed_on_what_the_user_runs_or_hides(house, path):
     for cwd in (house.home, house.main):  # in the home itself, the work tree's own rule would allow
@@ -191,8 +229,20 @@ def test_every_verb_is_closed_on_what_the_user_runs_or_hides(house, path):
 
 @pytest.mark.parametrize(
     "path",
-    ".git/hooks/pre-commit .git/hooks .git/config .git .vscode/tasks.json .idea/workspace.xml .envrc .mcp.json "
-    ".claude/settings.local.json x.code-workspace sub/.git/hooks/post-checkout bare.git/hooks/update".split(),
+    [
+        ".git/hooks/pre-commit",
+        ".git/hooks",
+        ".git/config",
+        ".git",
+        ".vscode/tasks.json",
+        ".idea/workspace.xml",
+        ".envrc",
+        ".mcp.json",
+        ".claude/settings.local.json",
+        "x.code-workspace",
+        "sub/.git/hooks/post-checkout",
+        "bare.git/hooks/update",
+    ],
 )
 def test_every_verb_is_asked_about_on_what_runs_by_itself(house, path):
     facts = Known(
@@ -212,9 +262,28 @@ def test_every_verb_is_asked_about_on_what_runs_by_itself(house, path):
 @pytest.mark.parametrize("home", ["/root", "/home/somebody"])
 @pytest.mark.parametrize(
     "path",
-    ".ssh/id_ed25519 .ssh/deploy .aws/credentials .config/gcloud/x/y .azure/x .kube/config .docker/config.json .netrc .git-credentials "
-    ".config/git/credentials .npmrc .pypirc .gnupg/private-keys-v1.d/a.key .config/gh/hosts.yml .local/share/keyrings/login.keyring "
-    ".bash_history .mozilla/firefox/x/logins.json .config/chromium/Default/Cookies .codex/auth.json .claude/.credentials.json".split(),
+    [
+        ".ssh/id_ed25519",
+        ".ssh/deploy",
+        ".aws/credentials",
+        ".config/gcloud/x/y",
+        ".azure/x",
+        ".kube/config",
+        ".docker/config.json",
+        ".netrc",
+        ".git-credentials",
+        ".config/git/credentials",
+        ".npmrc",
+        ".pypirc",
+        ".gnupg/private-keys-v1.d/a.key",
+        ".config/gh/hosts.yml",
+        ".local/share/keyrings/login.keyring",
+        ".bash_history",
+        ".mozilla/firefox/x/logins.json",
+        ".config/chromium/Default/Cookies",
+        ".codex/auth.json",
+        ".claude/.credentials.json",
+    ],
 )
 def test_secrets_of_any_home_are_not_read(house, home, path):
     assert house.judge(house.main, "read", f"{home}/{path}") == DENY
@@ -294,9 +363,9 @@ def test_an_exception_to_a_protection_grants_nothing(house):
 
 
 def test_git_configuration_is_judged_by_content(house):
-    profile = load("default", house.places(house.main))
+    profile = house.profile(house.main)
     for path in (".git/config", ".git/worktrees/linked/config.worktree", ".git/modules/a/b/config"):
-        target = os.fsencode(house.main / path)
+        target = house.moved(house.main / path)
         for effect in ("rename", "write", "create"):
             assert (
                 profile.judge(
@@ -319,8 +388,8 @@ def test_environment_files_are_asked_about(house, cwd):
     assert house.judge(cwd, "read", cwd / ".envoy") == ALLOW
 
 
-def test_an_agent_has_its_own_state_and_login_alone(house, tmp_path):
-    claude = tmp_path / "node_modules/@anthropic-ai/claude-code/bin/claude.exe"
+def test_an_agent_has_its_own_state_and_login_alone(house):
+    claude = house.home / "node_modules/@anthropic-ai/claude-code/bin/claude.exe"
     claude.parent.mkdir(parents=True)
     claude.touch()
     state, login = house.home / ".claude/projects/x.jsonl", house.home / ".claude/.credentials.json"

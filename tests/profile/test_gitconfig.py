@@ -57,9 +57,31 @@ def test_changes_are_the_keys_whose_values_differ():
 
 @pytest.mark.parametrize(
     "key",
-    "core.fsmonitor core.hookspath core.sshcommand core.pager core.editor alias.st filter.lfs.smudge diff.x.textconv diff.x.command "
-    "merge.x.driver credential.helper credential.https://x.helper include.path includeif.gitdir:/x.path url.git@x:.insteadof gpg.program "
-    "gpg.ssh.program remote.origin.uploadpack remote.a.b.receivepack remote.o.vcs pager.log core.worktree submodule.x.update".split(),
+    [
+        "core.fsmonitor",
+        "core.hookspath",
+        "core.sshcommand",
+        "core.pager",
+        "core.editor",
+        "alias.st",
+        "filter.lfs.smudge",
+        "diff.x.textconv",
+        "diff.x.command",
+        "merge.x.driver",
+        "credential.helper",
+        "credential.https://x.helper",
+        "include.path",
+        "includeif.gitdir:/x.path",
+        "url.git@x:.insteadof",
+        "gpg.program",
+        "gpg.ssh.program",
+        "remote.origin.uploadpack",
+        "remote.a.b.receivepack",
+        "remote.o.vcs",
+        "pager.log",
+        "core.worktree",
+        "submodule.x.update",
+    ],
 )
 def test_keys_that_run_programs(key):
     assert is_executable(key)
@@ -67,8 +89,22 @@ def test_keys_that_run_programs(key):
 
 @pytest.mark.parametrize(
     "key",
-    "core.bare core.repositoryformatversion remote.origin.url remote.origin.fetch branch.main.remote branch.main.merge user.name "
-    "user.email submodule.x.url submodule.active extensions.worktreeconfig merge.conflictstyle diff.algorithm lfs.https://x.access".split(),
+    [
+        "core.bare",
+        "core.repositoryformatversion",
+        "remote.origin.url",
+        "remote.origin.fetch",
+        "branch.main.remote",
+        "branch.main.merge",
+        "user.name",
+        "user.email",
+        "submodule.x.url",
+        "submodule.active",
+        "extensions.worktreeconfig",
+        "merge.conflictstyle",
+        "diff.algorithm",
+        "lfs.https://x.access",
+    ],
 )
 def test_keys_that_do_not(key):
     assert not is_executable(key)
