@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -55,9 +55,7 @@ class _Main(click.Group):
             raise UserError(f"{what} is no subcommand; to run a command put -- before it{again}")
         given = [p for p in self.params if ctx.get_parameter_source(p.name or "") is not _DEFAULT]
         if given:
-            raise UserError(
-                f"{given[0].opts[-1]} is an option of a run and cannot stand before `{word}`; {SEE}"
-            )
+            raise UserError(f"{given[0].opts[-1]} is an option of a run and cannot stand before `{word}`; {SEE}")
         return word, command, args[1:]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -77,9 +75,7 @@ def _click_options() -> list[click.Parameter]:
             more = {"type": click.Choice(row.choices), "multiple": row.kind == table.CHOICES}
         if row.kind == table.CHOICE:
             more |= {"default": row.default, "show_default": True}
-        options.append(
-            click.Option([*row.flags, row.name], metavar=row.metavar or None, help=row.help, **more)
-        )
+        options.append(click.Option([*row.flags, row.name], metavar=row.metavar or None, help=row.help, **more))
     return options
 
 
@@ -247,9 +243,7 @@ def log(
     for record in damage:
         from pincer_trace.__main__ import complain
 
-        complain(
-            f"{paths.display(path)}: line {record['line']} of the ledger is torn ({record['bytes']} bytes)"
-        )
+        complain(f"{paths.display(path)}: line {record['line']} of the ledger is torn ({record['bytes']} bytes)")
 
 
 @main.command()
@@ -327,12 +321,8 @@ def _places(command: str | None = None) -> Places:
 @click.argument("effect")
 @click.argument("target")
 @_profile_option
-@click.option(
-    "--command", metavar="PROGRAM", help="As in a run of PROGRAM: some rules are for one program only."
-)
-@click.option(
-    "--allow-write", multiple=True, metavar="PATH", help="As in a run with this option. Repeatable."
-)
+@click.option("--command", metavar="PROGRAM", help="As in a run of PROGRAM: some rules are for one program only.")
+@click.option("--allow-write", multiple=True, metavar="PATH", help="As in a run with this option. Repeatable.")
 @click.option("--protect", multiple=True, metavar="PATH", help="As in a run with this option. Repeatable.")
 def why(
     effect: str,
@@ -422,9 +412,7 @@ def profile_list() -> None:
 
 @profiles.command("show")
 @click.argument("name", required=False, default="default", metavar="[NAME|FILE]")
-@click.option(
-    "--command", metavar="PROGRAM", help="As in a run of PROGRAM: some rules are for one program only."
-)
+@click.option("--command", metavar="PROGRAM", help="As in a run of PROGRAM: some rules are for one program only.")
 def profile_show(name: str, command: str | None) -> None:
     """Show a profile's rules, as they are here and now.
 

@@ -85,9 +85,7 @@ def _kernel() -> Finding:
     numbers = release.replace("-", ".").split(".")
     version = tuple(int(n) if n.isdecimal() else 0 for n in numbers[:2])
     needed = ".".join(map(str, MINIMUM))
-    return Finding(
-        "kernel", version >= MINIMUM, f"Linux {paths.display(release)}", f"Linux {needed} or later"
-    )
+    return Finding("kernel", version >= MINIMUM, f"Linux {paths.display(release)}", f"Linux {needed} or later")
 
 
 def _attempt(act: Callable[[], None]) -> str:
@@ -259,7 +257,8 @@ def _serve(child: int, told: int, address: int, reached: list[str]) -> None:
         reached.append("killable wait")
         os.write(writer, MARK)
         try:
-            listener.inject_and_answer(_receive(listener), reader, 0)
+            second = _receive(listener)
+            listener.respond(second, listener.inject(second, reader, 0))
         except notify.Gone:
             raise Failed("the task has gone") from None
     finally:
@@ -282,9 +281,7 @@ def _landlock() -> Iterator[Finding]:
     floor = Floor.probe()
     wanted = "CONFIG_SECURITY_LANDLOCK, and landlock in the lsm= boot parameter"
     if floor.abi < 1:
-        yield Finding(
-            "landlock", False, "no Landlock: no kernel floor under file effects", wanted, required=False
-        )
+        yield Finding("landlock", False, "no Landlock: no kernel floor under file effects", wanted, required=False)
         return
     with tempfile.TemporaryDirectory(prefix="pincer-trace-") as place:
         problem = _attempt(lambda: _write_in_domain(floor, place))
@@ -391,13 +388,9 @@ def _state() -> Finding:
             file.flush()
         found = os.stat(place)
     except OSError as error:
-        return Finding(
-            "state directory", False, f"{shown}: {error.strerror}", "set XDG_STATE_HOME, or mend it"
-        )
+        return Finding("state directory", False, f"{shown}: {error.strerror}", "set XDG_STATE_HOME, or mend it")
     if found.st_uid != os.geteuid():
-        return Finding(
-            "state directory", False, f"{shown} belongs to user {found.st_uid}", "set XDG_STATE_HOME"
-        )
+        return Finding("state directory", False, f"{shown} belongs to user {found.st_uid}", "set XDG_STATE_HOME")
     private = found.st_mode & 0o077 == 0
     text = f"{shown}" if private else f"{shown} is open to others (mode {found.st_mode & 0o7777:04o})"
     return Finding("state directory", private, text, f"chmod 700 {shown}", required=False)

@@ -62,7 +62,7 @@ class Engine:
         self._abandoned = False
         self._lock = threading.Lock()
 
-    # -- life ------------------------------------------------------------------------------------------------------------
+    # -- life ------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Start the worker and serve it to its end. Raises UserError when it cannot start."""
@@ -132,7 +132,7 @@ class Engine:
         self._identity.limit()
         sys.setswitchinterval(0.001)
 
-    # -- the loop ------------------------------------------------------------------------------------------------------------
+    # -- the loop --------------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
         """Until the last worker task has ended. Every notification is answered, whatever happens (invariant 4)."""
@@ -196,7 +196,7 @@ class Engine:
         except LedgerFull:
             pass
 
-    # -- beside the loop ---------------------------------------------------------------------------------------------------
+    # -- beside the loop -------------------------------------------------------------------------------------
 
     def _reap(self) -> None:
         """Reap every child, our own and the orphans (P97); mirror the worker's stops; end what outlives it."""
@@ -267,7 +267,7 @@ class Engine:
                 self._reads.flush()
             except LedgerFull:
                 pass
-            except Exception as failure:
+            except Exception as failure:  # noqa: BLE001 - the thread must live on
                 self._fail(0, -1, failure)
 
     def _hear_front(self) -> None:
@@ -280,7 +280,7 @@ class Engine:
         if not self._abandoned and not self._ended.is_set():
             self._end(0.0)
 
-    # -- the end -------------------------------------------------------------------------------------------------------------
+    # -- the end ---------------------------------------------------------------------------------------------
 
     def _summary(self) -> str:
         ledger = self._session.ledger
@@ -335,5 +335,3 @@ def _kill(pid: int, number: int) -> None:
         os.kill(pid, number)
     except OSError:
         pass
-
-

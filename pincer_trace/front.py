@@ -234,5 +234,3 @@ class _Front:
             select.select([], [], [], 0.002)
         _say("the supervisor ended unexpectedly: every process of the run was ended; what it did is in the log")
         return FAILURE
-
-

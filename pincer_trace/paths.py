@@ -6,7 +6,7 @@ import os
 
 
 def state_directory() -> str:
-    """The directory of sessions and compiled profiles: `$XDG_STATE_HOME/pincer-trace` (XDG base directory specification)."""
+    """The directory of sessions and compiled profiles: `$XDG_STATE_HOME/pincer-trace`."""
     base = os.environ.get("XDG_STATE_HOME", "")
     if not os.path.isabs(base):
         base = os.path.join(os.path.expanduser("~"), ".local", "state")

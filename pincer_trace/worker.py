@@ -132,7 +132,9 @@ def _explain(step: str, number: int) -> str:
             "a process has one listener only; run pincer-trace outermost"
         )
     if step == "filter" and number in (errno.EINVAL, errno.ENOSYS):
-        return "this kernel lacks seccomp user notification with WAIT_KILLABLE_RECV (Linux 5.19); see: pincer-trace doctor"
+        return (
+            "this kernel lacks seccomp user notification with WAIT_KILLABLE_RECV (Linux 5.19); see: pincer-trace doctor"
+        )
     if not step:
         return "the worker ended before its filter was on; see: pincer-trace doctor"
     return f"cannot start the worker: step {step}: {os.strerror(number)}; see: pincer-trace doctor"
@@ -142,7 +144,10 @@ def _become(plan: Plan, report: int) -> None:
     """In the child: never returns. Only what was imported before the fork is used here (P60)."""
     step = "signals"
     try:
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these two; programs expect the default
+        for number in (
+            signal.SIGPIPE,
+            signal.SIGXFSZ,
+        ):  # Python ignores these two; programs expect the default
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         step = "descriptors"
@@ -170,7 +175,7 @@ def _become(plan: Plan, report: int) -> None:
             os.execve(b"/bin/sh", [b"sh", plan.path, *plan.arguments[1:]], plan.environment)
     except OSError as error:
         os.write(report, f"{step} {error.errno or 0}\n".encode())
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - the parent must hear of it
         os.write(report, f"{step} 0\n".encode())
     os._exit(126)
 

@@ -1,4 +1,4 @@
-"""Attributes: mode, owner, times, extended attributes, length, inode flags; by path on the pin, by descriptor on itself.
+"""Mode, owner, times, extended attributes, length, inode flags: by path on the pin, by descriptor on itself.
 
 A descriptor opened for reading suffices for most of these, so the by-descriptor forms are effects too (P20). They are
 performed on the worker's own descriptor (a copy by pidfd_getfd), whose errnos are then the native ones (P98).
@@ -68,10 +68,16 @@ class Attributes:
             "ioctl": self._ioctl,
         }
 
-    # -- the two shapes ------------------------------------------------------------------------------------------------
+    # -- the two shapes --------------------------------------------------------------------------------------
 
     def _on_object(
-        self, task: Task, dirfd: int, address: int, flags: int, effect: str, act: Callable[[int, os.stat_result], None]
+        self,
+        task: Task,
+        dirfd: int,
+        address: int,
+        flags: int,
+        effect: str,
+        act: Callable[[int, os.stat_result], None],
     ) -> int:
         """Pin the object at a path, judge, and `act` on the O_PATH pin."""
         c = self._c
@@ -131,7 +137,7 @@ class Attributes:
         """A path to the pinned object itself, for calls that take paths only."""
         return b"/proc/self/fd/%d" % pin
 
-    # -- by path ---------------------------------------------------------------------------------------------------------
+    # -- by path ---------------------------------------------------------------------------------------------
 
     def _truncate(self, task: Task, address: int, length: int) -> int:
         if length >= 1 << 63:
@@ -190,7 +196,7 @@ class Attributes:
 
         return self._on_object(task, dirfd, address, flags, UTIME, act)
 
-    # -- extended attributes -----------------------------------------------------------------------------------------------
+    # -- extended attributes ---------------------------------------------------------------------------------
 
     def _attribute_name(self, task: Task, address: int) -> bytes:
         name = self._c.tasks.read_path(task, address)
@@ -235,7 +241,7 @@ class Attributes:
         name = self._attribute_name(task, a[1])
         return self._on_descriptor(task, a[0], XATTR, lambda d: os.removexattr(d, name))
 
-    # -- inode flags and terminals ---------------------------------------------------------------------------------------
+    # -- inode flags and terminals ---------------------------------------------------------------------------
 
     def _ioctl(self, identity: int, task: Task, a: tuple[int, ...]) -> object:
         command = a[1] & 0xFFFFFFFF

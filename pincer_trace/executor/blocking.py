@@ -28,10 +28,27 @@ _LIMIT = 512
 
 
 class _Held:
-    __slots__ = ("answered", "broken", "descriptor", "finished", "flags", "identity", "sequence", "thread", "tid", "wanted")
+    __slots__ = (
+        "answered",
+        "broken",
+        "descriptor",
+        "finished",
+        "flags",
+        "identity",
+        "sequence",
+        "thread",
+        "tid",
+        "wanted",
+    )
 
     def __init__(
-        self, identity: int, tid: int, descriptor: int, flags: int, sequence: int | None, wanted: Credentials | None
+        self,
+        identity: int,
+        tid: int,
+        descriptor: int,
+        flags: int,
+        sequence: int | None,
+        wanted: Credentials | None,
     ) -> None:
         self.identity = identity
         self.tid = tid

@@ -51,7 +51,10 @@ class Identity:
             permitted = libc.get_capabilities()[1]
             self._permitted = permitted
             self._own = Credentials(
-                os.geteuid(), os.getegid(), tuple(os.getgroups()), permitted & (WORKER_CAPABILITIES | _ENGINE_EXTRA)
+                os.geteuid(),
+                os.getegid(),
+                tuple(os.getgroups()),
+                permitted & (WORKER_CAPABILITIES | _ENGINE_EXTRA),
             )
             self._current = self._own.key()
 

@@ -62,7 +62,7 @@ class Names:
         path = join(self._c.resolver.path_of(parent), name)
         return Target(path, parent=parent, name=name.rstrip(b"/"), found=found)
 
-    # -- making -----------------------------------------------------------------------------------------------------------
+    # -- making ----------------------------------------------------------------------------------------------
 
     def _absent(self, parent: int, name: bytes) -> None:
         """Raises OSError EEXIST when the name is taken, ENOENT when its directory was removed."""
@@ -183,7 +183,7 @@ class Names:
                 if descriptor >= 0:
                     os.close(descriptor)
 
-    # -- removing --------------------------------------------------------------------------------------------------------
+    # -- removing --------------------------------------------------------------------------------------------
 
     def _unlink(self, task: Task, dirfd: int, address: int, flags: int) -> int:
         c = self._c
@@ -212,7 +212,7 @@ class Names:
         finally:
             os.close(parent)
 
-    # -- moving ------------------------------------------------------------------------------------------------------------
+    # -- moving ----------------------------------------------------------------------------------------------
 
     def _rename(self, task: Task, olddirfd: int, old: int, newdirfd: int, new: int, flags: int) -> int:
         """Both ends are judged, and what they overwrite, and below a directory each protected name (P29)."""
@@ -230,9 +230,8 @@ class Names:
                 libc.renameat2(source, source_name, goal, goal_name, flags)  # the kernel refuses with its own errno
                 raise OSError(errno.EXDEV, "rename")
             assert found is not None
-            if replaced is not None and (found.st_dev, found.st_ino) == (replaced.st_dev, replaced.st_ino):
-                if not flags:
-                    return 0  # two names of one file: rename(2) does nothing
+            if replaced is not None and not flags and os.path.samestat(found, replaced):
+                return 0  # two names of one file: rename(2) does nothing
             if flags & _WHITEOUT:
                 raise OSError(errno.EPERM, "RENAME_WHITEOUT")
             origin = self._target(source, source_name, found)
@@ -325,12 +324,12 @@ class Names:
                     for name, is_directory in rows:
                         seen += 1
                         if seen > _SUBTREE_LIMIT:
-                            c.authority.forbid(task, RENAME, here, "the directory is too large to be judged name by name")
+                            c.authority.forbid(
+                                task, RENAME, here, "the directory is too large to be judged name by name"
+                            )
                         relative = below + b"/" + name
                         for end in (here, there):
-                            c.authority.demand(
-                                task, RENAME, Target(end.path + relative, parent=directory, name=name)
-                            )
+                            c.authority.demand(task, RENAME, Target(end.path + relative, parent=directory, name=name))
                         if is_directory:
                             flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
                             pending.append((os.open(name, flags, dir_fd=directory), relative))

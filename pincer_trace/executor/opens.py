@@ -31,13 +31,16 @@ if TYPE_CHECKING:
 
 _O_PATH = os.O_PATH
 _CLOEXEC = os.O_CLOEXEC
-_OURS = os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK  # on every open that we make: inherit nothing, own no tty, never wait
+_OURS = (
+    os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
+)  # on every open that we make: inherit nothing, own no tty, never wait
 _WALK = os.O_DIRECTORY | os.O_NOFOLLOW  # flags of the call that belong to the walk
 _TMPFILE = os.O_TMPFILE
 _EFFECTFUL = os.O_CREAT | os.O_TRUNC | (_TMPFILE & ~os.O_DIRECTORY) | os.O_WRONLY | os.O_RDWR | _O_PATH
 _SETFL = os.O_APPEND | os.O_NONBLOCK | os.O_ASYNC | os.O_DIRECT | os.O_NOATIME  # what F_SETFL can set. fcntl(2)
 _KNOWN = 0o37777703  # VALID_OPEN_FLAGS of the kernel: openat2 refuses others
 _MAX_LINKS = 40
+_PLAIN = (stat.S_IFREG, stat.S_IFDIR)
 
 _HOW_SIZE_FIRST = 24
 _RESOLVE_KNOWN = 0x3F
@@ -73,7 +76,7 @@ class Opens:
             "openat2": self._openat2,
         }
 
-    # -- the calls ---------------------------------------------------------------------------------------------------------
+    # -- the calls -------------------------------------------------------------------------------------------
 
     def _open(self, identity: int, task: Task, dirfd: int, address: int, flags: int, mode: int) -> object:
         flags &= 0xFFFFFFFF
@@ -110,7 +113,7 @@ class Opens:
             return self._read(identity, task, a[0], path, flags, resolve)
         return self._effect(identity, task, a[0], path, flags, mode, resolve)
 
-    # -- reading ---------------------------------------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------------------
 
     def _read(self, identity: int, task: Task, dirfd: int, path: bytes, flags: int, resolve: int) -> object:
         c = self._c
@@ -119,7 +122,7 @@ class Opens:
         try:
             found = os.fstat(pin)
             kind = found.st_mode & 0o170000
-            if (kind != 0o100000 and kind != 0o040000) or resolver.in_procfs(found.st_dev):
+            if kind not in _PLAIN or resolver.in_procfs(found.st_dev):
                 return self._special(identity, task, pin, found, flags)
             entry = c.reads.hot.get((task.executable_id, found.st_dev, found.st_ino, found.st_ctime_ns))
             if entry is None:
@@ -128,12 +131,7 @@ class Opens:
             opened = os.open(resolver.number(pin), (flags & ~_WALK) | _OURS, dir_fd=self._names)
         finally:
             os.close(pin)
-        try:
-            if not flags & os.O_NONBLOCK:
-                fcntl.fcntl(opened, fcntl.F_SETFL, flags & _SETFL)
-            c.listener.inject_and_answer(identity, opened, flags & _CLOEXEC)
-        finally:
-            os.close(opened)
+        give(c, identity, opened, flags)
         c.reads.count(entry)
         return ANSWERED
 
@@ -162,7 +160,7 @@ class Opens:
             if owned:
                 os.close(base)
 
-    # -- objects that are no plain files -----------------------------------------------------------------------------------
+    # -- objects that are no plain files ---------------------------------------------------------------------
 
     def _special(self, identity: int, task: Task, pin: int, found: os.stat_result, flags: int) -> object:
         """Procfs files, devices, FIFOs, links: reached for reading or for writing; `pin` stays the caller's."""
@@ -198,10 +196,9 @@ class Opens:
         if kind == stat.S_IFIFO and not flags & os.O_NONBLOCK and flags & os.O_ACCMODE != os.O_RDWR:
             c.blocking.start(identity, task, os.dup(pin), flags & ~_WALK, sequence)
             return ANSWERED
-        if kind == stat.S_IFCHR and not flags & os.O_NONBLOCK and found.st_rdev not in _HARMLESS_DEVICES:
-            if found.st_rdev != _PTMX and os.major(found.st_rdev) not in _PTS_MAJORS:
-                c.blocking.start(identity, task, os.dup(pin), flags & ~_WALK, sequence)
-                return ANSWERED
+        if kind == stat.S_IFCHR and not flags & os.O_NONBLOCK and not _never_waits(found.st_rdev):
+            c.blocking.start(identity, task, os.dup(pin), flags & ~_WALK, sequence)
+            return ANSWERED
         return self._reopen(identity, task, pin, flags, sequence, found)
 
     def _is_held(self, flags: int) -> bool:
@@ -246,7 +243,7 @@ class Opens:
         self._give(identity, opened, flags)
         return ANSWERED
 
-    # -- writing and creating ------------------------------------------------------------------------------------------------
+    # -- writing and creating --------------------------------------------------------------------------------
 
     def _effect(
         self, identity: int, task: Task, dirfd: int, path: bytes, flags: int, mode: int, resolve: int
@@ -408,9 +405,7 @@ class Opens:
         finally:
             os.close(parent)
 
-    def _create(
-        self, identity: int, task: Task, parent: int, name: bytes, flags: int, mode: int
-    ) -> object | None:
+    def _create(self, identity: int, task: Task, parent: int, name: bytes, flags: int, mode: int) -> object | None:
         """Make the absent `name` in `parent`; None when it appeared meanwhile (or a dangling link is there)."""
         c = self._c
         if os.fstat(parent).st_nlink == 0 or c.resolver.in_procfs(os.fstat(parent).st_dev):
@@ -465,10 +460,17 @@ def hot_reader(c: Context) -> Callable[[int, Task, tuple[int, ...]], bool]:
     It does exactly what `_read` does for such an object, and nothing before it is certain that it is one.
     """
     pread, fstat, open_, close, fcntl_ = os.pread, os.fstat, os.open, os.close, fcntl.fcntl
-    setfl, cwd_register, cwd, walk_flags, nonblock = fcntl.F_SETFL, 0xFFFFFF9C, libc.AT_FDCWD, _WALK, os.O_NONBLOCK
+    setfl, cwd_register, cwd, walk_flags, nonblock = (
+        fcntl.F_SETFL,
+        0xFFFFFF9C,
+        libc.AT_FDCWD,
+        _WALK,
+        os.O_NONBLOCK,
+    )
     pins = {extra: how(_O_PATH | _CLOEXEC | extra) for extra in (0, os.O_DIRECTORY)}
     syscall, openat2_number, size = libc.syscall, libc.OPENAT2, libc.HOW_SIZE
-    reads, procfs_devices, tasks, inject = c.reads, c.resolver.procfs, c.tasks, c.listener.inject_and_answer
+    reads, procfs_devices, tasks = c.reads, c.resolver.procfs, c.tasks
+    inject, respond = c.listener.inject, c.listener.respond
     hot, dirty_count, names, numbers = reads.hot, reads.count, c.resolver.names, c.resolver.numbers
     shared = tasks.shared_cwd
 
@@ -501,13 +503,14 @@ def hot_reader(c: Context) -> Callable[[int, Task, tuple[int, ...]], bool]:
             opened = open_(numbers[pin], (flags & ~walk_flags) | _OURS, dir_fd=names)
             if not flags & nonblock:
                 fcntl_(opened, setfl, flags & _SETFL)
-            inject(identity, opened, flags & _CLOEXEC)
+            number = inject(identity, opened, flags & _CLOEXEC)
         except BlockingIOError:
             return False  # a lease on it: the long way waits for that elsewhere (P73)
         finally:
             close(pin)
             if opened >= 0:
                 close(opened)
+        respond(identity, number)
         dirty_count(entry)
         return True
 
@@ -515,7 +518,7 @@ def hot_reader(c: Context) -> Callable[[int, Task, tuple[int, ...]], bool]:
 
 
 def give(c: Context, identity: int, opened: int, flags: int) -> None:
-    """The long form: inject, close our copy, then answer, so that no copy outlives the answer (P72)."""
+    """Inject, close our copy, then answer, so that no copy outlives the answer (P72)."""
     try:
         if not flags & os.O_NONBLOCK:
             fcntl.fcntl(opened, fcntl.F_SETFL, flags & _SETFL)
@@ -534,6 +537,10 @@ def join(directory: bytes, name: bytes) -> bytes:
 def _live_name(path: bytes, found: os.stat_result) -> bytes:
     """The name by which an object is judged: that of a removed one without the kernel's mark."""
     return path.removesuffix(b" (deleted)") if found.st_nlink == 0 else path
+
+
+def _never_waits(device: int) -> bool:
+    return device in _HARMLESS_DEVICES or device == _PTMX or os.major(device) in _PTS_MAJORS
 
 
 def _tty_number(device: int) -> int:

@@ -68,12 +68,22 @@ class Process:
             decision = c.authority.demand(task, EXEC, target)
             if stat.S_ISREG(found.st_mode) and not _readable(pin):
                 c.authority.forbid(
-                    task, EXEC, target, "the program can be executed but not read, so its calls could not be supervised"
+                    task,
+                    EXEC,
+                    target,
+                    "the program can be executed but not read, so its calls could not be supervised",
                 )
             sequence = c.authority.intend(task, EXEC, target, decision)
             c.authority.done(sequence)
         except OSError as error:
-            if error.errno in (errno.EBADF, errno.EFAULT, errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG):
+            if error.errno in (
+                errno.EBADF,
+                errno.EFAULT,
+                errno.ENOENT,
+                errno.ENOTDIR,
+                errno.ELOOP,
+                errno.ENAMETOOLONG,
+            ):
                 raise
             # Let the kernel say it: without a pin the exec fails there as well.
             return _VERIFIED_AFTER
@@ -119,5 +129,3 @@ def _readable(pin: int) -> bool:
     except OSError as error:
         return error.errno not in (errno.EACCES, errno.EPERM)
     return True
-
-

@@ -57,7 +57,7 @@ class Resolver:
     def close(self) -> None:
         os.close(self.names)
 
-    # -- pinned descriptors --------------------------------------------------------------------------------------------
+    # -- pinned descriptors ----------------------------------------------------------------------------------
 
     def number(self, descriptor: int) -> bytes:
         """The name of our own descriptor below `names`."""
@@ -79,7 +79,7 @@ class Resolver:
         """Whether process `pid` belongs to the worker's tree."""
         return procfs.is_below(pid, self._root) and pid != self._root
 
-    # -- walks -----------------------------------------------------------------------------------------------------------
+    # -- walks -----------------------------------------------------------------------------------------------
 
     def base(self, task: Task, dirfd: int, path: bytes) -> tuple[int, bool]:
         """Where the walk starts: (descriptor, whether the caller must close it). `dirfd` is the call's register."""
@@ -195,7 +195,7 @@ class Resolver:
         """One symbolic link: (its text, -1), or (b"", where a magic link of the worker's own tree leads)."""
         if device not in self.procfs:
             return os.readlink(b"", dir_fd=link), -1
-        if name == b"self" or name == b"thread-self":
+        if name in (b"self", b"thread-self"):
             text = os.readlink(b"", dir_fd=link)  # ours; the form tells that it is the root of a procfs
             if text.split(b"/")[0].isdigit():
                 return (b"%d" % task.tgid if name == b"self" else b"%d/task/%d" % (task.tgid, task.tid)), -1

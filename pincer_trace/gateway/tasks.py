@@ -27,7 +27,17 @@ _pread = os.pread
 class Task:
     """One thread of the worker's tree. Descriptors are -1 until needed."""
 
-    __slots__ = ("cwd", "executable", "executable_id", "expires", "mem", "pidfd", "tgid_or_zero", "tid", "umask")
+    __slots__ = (
+        "cwd",
+        "executable",
+        "executable_id",
+        "expires",
+        "mem",
+        "pidfd",
+        "tgid_or_zero",
+        "tid",
+        "umask",
+    )
 
     def __init__(self, tid: int, mem: int, executable: bytes, executable_id: int, expires: float) -> None:
         self.tid = tid
@@ -136,10 +146,10 @@ class Tasks:
         self.drop(task.tid)
         self.drop(tgid)
 
-    # -- memory ----------------------------------------------------------------------------------------------------
+    # -- memory ----------------------------------------------------------------------------------------------
 
     def read_path(self, task: Task, address: int) -> bytes:
-        """The NUL-terminated path at `address`, copied once. Raises OSError EFAULT, ENAMETOOLONG as the kernel would."""
+        """The NUL-terminated path at `address`, copied once. Raises OSError EFAULT or ENAMETOOLONG, as native."""
         try:
             data = _pread(task.mem, _FIRST, address)
         except (OSError, OverflowError):
@@ -178,7 +188,7 @@ class Tasks:
             raise OSError(errno.EFAULT, "memory")
         return data
 
-    # -- descriptors and places ----------------------------------------------------------------------------------------
+    # -- descriptors and places ------------------------------------------------------------------------------
 
     def descriptor(self, task: Task, number: int) -> int:
         """A copy of the worker's descriptor `number`, the caller's to close. Raises OSError EBADF."""

@@ -10,9 +10,14 @@ from __future__ import annotations
 import errno
 import os
 import struct
+from itertools import pairwise
 
 from pincer_trace.errors import UserError
 from pincer_trace.kernel import table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import pyseccomp
 
 FORMAT = 1  # part of the cache key: bump when the guard or the translation changes
 
@@ -35,7 +40,7 @@ def compile_filter() -> bytes:
 def guard(architecture: str) -> bytes:
     """The instructions in front: ENOSYS for what is not this architecture or not in the table, else fall through."""
     numbers = sorted(table.load(architecture))
-    gaps = [(a + 1, b - 1) for a, b in zip(numbers, numbers[1:], strict=False) if b > a + 1]
+    gaps = [(a + 1, b - 1) for a, b in pairwise(numbers) if b > a + 1]
     code = [
         _LD_ARCH,
         (_JEQ, 1, 0, table.AUDIT_ARCH[architecture]),
@@ -65,7 +70,9 @@ def _libseccomp() -> bytes:
     for rule in table.REGISTER_RULES:
         if rule.name in numbers:
             program.add_rule(
-                _action(rule.action), numbers[rule.name], *(_condition(pyseccomp, *c) for c in rule.conditions)
+                _action(rule.action),
+                numbers[rule.name],
+                *(_condition(*c) for c in rule.conditions),
             )
     descriptor = os.memfd_create("filter")
     with os.fdopen(descriptor, "rb") as exported:
@@ -81,10 +88,10 @@ def _action(action: str) -> int:
     return 0x00050000 | (0 if detail == "0" else getattr(errno, detail))
 
 
-def _condition(pyseccomp: object, index: int, mask: int, value: int, equal: bool) -> object:
-    if equal:
-        return pyseccomp.Arg(index, pyseccomp.MASKED_EQ, mask, value)  # type: ignore[attr-defined]
-    return pyseccomp.Arg(index, pyseccomp.NE, value)  # type: ignore[attr-defined]
+def _condition(index: int, mask: int, value: int, equal: bool) -> pyseccomp.Arg:
+    from pyseccomp import MASKED_EQ, NE, Arg
+
+    return Arg(index, MASKED_EQ, mask, value) if equal else Arg(index, NE, value)
 
 
 def load_filter(cache_directory: str | None) -> bytes:

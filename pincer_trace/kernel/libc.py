@@ -1,4 +1,4 @@
-"""System calls that Python's os module lacks, through libc's syscall(2). Every one raises OSError as os functions do."""
+"""System calls that Python's os module lacks, through libc's syscall(2). Each raises OSError as os functions do."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _get_errno = ctypes.get_errno
 
 
 def openat2(directory: int, path: bytes, how_pointer: object) -> int:
-    """openat2(2) with a pointer made by `how`. `path` ends at its first NUL."""
+    """Open with a pointer made by `how`; the path ends at its first NUL. See openat2(2)."""
     result: int = syscall(OPENAT2, directory, path, how_pointer, HOW_SIZE)
     if result < 0:
         number = _get_errno()
@@ -73,7 +73,7 @@ def openat2(directory: int, path: bytes, how_pointer: object) -> int:
 
 
 def pidfd_open(pid: int, flags: int = 0) -> int:
-    """pidfd_open(2). PIDFD_THREAD (0x80, O_EXCL) names a thread that is no leader, from Linux 6.9."""
+    """A descriptor of a process; PIDFD_THREAD: of a thread that is no leader (Linux 6.9). See pidfd_open(2)."""
     return call("pidfd_open", pid, flags)
 
 
@@ -81,7 +81,7 @@ PIDFD_THREAD = 0x80
 
 
 def pidfd_getfd(pidfd: int, descriptor: int) -> int:
-    """A copy of `descriptor` of the task behind `pidfd` (close-on-exec). pidfd_getfd(2)."""
+    """Copy a descriptor out of the task behind `pidfd`, close-on-exec. See pidfd_getfd(2)."""
     result: int = syscall(_PIDFD_GETFD, pidfd, descriptor, 0)
     if result < 0:
         number = _get_errno()
@@ -90,7 +90,7 @@ def pidfd_getfd(pidfd: int, descriptor: int) -> int:
 
 
 def prctl(option: int, *arguments: int) -> int:
-    """prctl(2), missing arguments zero."""
+    """Missing arguments are zero. See prctl(2)."""
     return call("prctl", option, *(*arguments, 0, 0, 0, 0)[:4])
 
 
@@ -174,7 +174,7 @@ def fchownat(directory: int, name: bytes, uid: int, gid: int, flags: int) -> Non
 
 
 def utimensat(directory: int, name: bytes | None, times: bytes | None, flags: int) -> None:
-    """utimensat(2) with `times` the worker's own 32 bytes (two struct timespec), so that UTIME_NOW and _OMIT pass."""
+    """Set times, from the worker's own two struct timespec: UTIME_NOW and UTIME_OMIT pass. See utimensat(2)."""
     call("utimensat", directory, name, times, flags)
 
 

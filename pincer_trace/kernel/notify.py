@@ -111,24 +111,23 @@ class Listener:
                     return False
                 raise
 
-    def inject_and_answer(self, identity: int, source: int, flags: int) -> None:
-        """ADDFD with SEND: one step. Only for descriptors that cannot write, create or lock (P72). OSError, Gone."""
-        try:
-            fcntl.ioctl(self.descriptor, IOCTL_ADDFD, _ADDFD.pack(identity, ADDFD_FLAG_SEND, source, 0, flags))
-        except OSError as error:
-            if error.errno == errno.ENOENT:
-                raise Gone from None
-            raise
-
     def inject(self, identity: int, source: int, flags: int) -> int:
-        """ADDFD: put `source` into the worker's table and give its number there; the call stays paused. OSError, Gone."""
+        """Put `source` into the worker's table and tell its number there; the call stays paused. Raises OSError, Gone.
+
+        ADDFD without SEND, and the answer apart: a signal that meets ADDFD with SEND after the worker was woken makes
+        its call return 0 with nothing installed, and our copy would outlive the answer (P72).
+        """
         packed = bytearray(_ADDFD.pack(identity, 0, source, 0, flags))  # mutable: else the number is lost (P96)
-        try:
-            return fcntl.ioctl(self.descriptor, IOCTL_ADDFD, packed, True)
-        except OSError as error:
-            if error.errno == errno.ENOENT:
-                raise Gone from None
-            raise
+        while True:
+            try:
+                number: int = fcntl.ioctl(self.descriptor, IOCTL_ADDFD, packed, True)
+                return number
+            except OSError as error:
+                if error.errno == errno.EINTR:  # nothing was installed
+                    continue
+                if error.errno == errno.ENOENT:
+                    raise Gone from None
+                raise
 
     def valid(self, identity: int) -> bool:
         """Whether the task still waits for this answer."""

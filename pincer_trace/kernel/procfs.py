@@ -1,4 +1,4 @@
-"""Facts about tasks, read from /proc. Every function takes a number that must be checked by ID_VALID afterwards (P2)."""
+"""Facts about tasks, read from /proc. The numbers must be checked by ID_VALID afterwards (P2)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def status(tid: int) -> Status:
 
 
 class Stat:
-    """What /proc/TID/stat tells: parent, process group, session, controlling terminal (`tty`, a device number), start."""
+    """What /proc/TID/stat tells: parent, process group, session, terminal (`tty`, a device number), start."""
 
     __slots__ = ("group", "parent", "session", "start", "state", "tty")
 

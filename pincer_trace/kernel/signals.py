@@ -28,7 +28,7 @@ def signal_descriptor(numbers: Iterable[int]) -> int:
 
 def read_signals(descriptor: int) -> list[tuple[int, int]]:
     """The pending ones as (number, code); code 0x80 (SI_KERNEL) came from the terminal. sigaction(2)"""
-    found = []
+    found: list[tuple[int, int]] = []
     while True:
         try:
             data = os.read(descriptor, _INFO_SIZE * 16)

@@ -54,11 +54,7 @@ def read_records(path: str) -> Iterator[Record]:
                     record = json.loads(line)
                 except (ValueError, RecursionError):
                     pass
-            if (
-                isinstance(record, dict)
-                and isinstance(record.get("kind"), str)
-                and type(record.get("seq")) is int
-            ):
+            if isinstance(record, dict) and isinstance(record.get("kind"), str) and type(record.get("seq")) is int:
                 yield record
             else:
                 yield {"kind": TORN, "line": number, "bytes": len(line)}
@@ -138,9 +134,7 @@ def load_session(path: str) -> Record:
     if not isinstance(facts, dict) or not isinstance(facts.get("started"), int | float):
         raise UserError(f"{name} is damaged: no session can be read from it")
     if facts.get("format") != FORMAT:
-        raise UserError(
-            f"{name} has format {facts.get('format')!r}, this version reads {FORMAT}: use a newer one"
-        )
+        raise UserError(f"{name} has format {facts.get('format')!r}, this version reads {FORMAT}: use a newer one")
     facts["path"] = path
     facts["state"] = "running" if is_running(path) else "ended" if "ended" in facts else "killed"
     return facts
@@ -171,9 +165,7 @@ def session_ids(directory: str | None = None) -> list[str]:
     except OSError as error:
         raise UserError(f"cannot list {paths.display(parent)}: {error.strerror}") from error
     ids.sort()
-    if (
-        len(ids) > 1 and ids[-1][:15] == ids[-2][:15]
-    ):  # ids tell seconds; "the latest" must be right within one too
+    if len(ids) > 1 and ids[-1][:15] == ids[-2][:15]:  # ids tell seconds; "the latest" must be right within one too
         tied = [i for i in ids if i[:15] == ids[-1][:15]]
         ids[-len(tied) :] = sorted(tied, key=lambda i: _started(os.path.join(parent, i)))
     return ids
@@ -209,9 +201,7 @@ def find_session(selector: str | None, directory: str | None = None) -> str:
     if len(found) == 1:
         return os.path.join(os.path.abspath(parent), found[0])
     if found:
-        raise UserError(
-            f"{paths.display(selector)} means {len(found)} sessions: {_some(found)}; write more of the id"
-        )
+        raise UserError(f"{paths.display(selector)} means {len(found)} sessions: {_some(found)}; write more of the id")
     if os.path.isfile(os.path.join(selector, SESSION_FILE)):
         return os.path.abspath(selector)
     raise UserError(f"no session {paths.display(selector, 60)}; the latest are {_some(ids[::-1])}")

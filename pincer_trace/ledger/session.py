@@ -148,6 +148,5 @@ def _open_ledger(dir_fd: int) -> int:
 
 def _cannot(path: str, error: OSError) -> UserError:
     return UserError(
-        f"no session directory at {paths.display(path)}: {error.strerror}; "
-        "choose another place with --session-dir DIR"
+        f"no session directory at {paths.display(path)}: {error.strerror}; choose another place with --session-dir DIR"
     )

@@ -23,9 +23,7 @@ Piece = tuple[str, str]
 PLAIN, DIM, GOOD, BAD, WARN, BOLD = "", "dim", "green", "red", "yellow", "bold"
 NOT_ALLOWED = frozenset({"denied", "failure"})
 LOG_HEADER = f"{'SEQ':>6} {'TIME':8} {'PID':>7} {'PROGRAM':10} {'EFFECT':8} {'OUTCOME':7} PATH"
-SESSIONS_HEADER = (
-    f"{'SESSION':22} {'STARTED':16} {'STATE':7} {'EXIT':>4} {'ALLOWED':>7} {'DENIED':>6} COMMAND"
-)
+SESSIONS_HEADER = f"{'SESSION':22} {'STARTED':16} {'STATE':7} {'EXIT':>4} {'ALLOWED':>7} {'DENIED':>6} COMMAND"
 
 
 class Filter:
@@ -53,9 +51,7 @@ class Filter:
             (not self.effects or decision["effect"] in self.effects)
             and (not self.verdicts or decision["verdict"] in self.verdicts)
             and (not self.pids or decision["pid"] in self.pids)
-            and (
-                not self.globs or any(fnmatchcase(path if "/" in glob else name, glob) for glob in self.globs)
-            )
+            and (not self.globs or any(fnmatchcase(path if "/" in glob else name, glob) for glob in self.globs))
         )
 
 

@@ -40,9 +40,7 @@ class State:
         self.next: dict[bytes, State] = {}
         self.literals: dict[bytes, set[int]] = {}
         self.globs: list[tuple[Callable[[bytes], bool], set[int]]] = []
-        self.starts: tuple[
-            bytes, ...
-        ] = ()  # a component that matches a glob has one of these starts, or ends
+        self.starts: tuple[bytes, ...] = ()  # a component that matches a glob has one of these starts, or ends
         self.ends: tuple[bytes, ...] = ()
         self.stay: set[int] = set()
         self.other: dict[int, State] = {}
@@ -87,7 +85,7 @@ class Automaton:
         return state
 
     def step(self, state: State, component: bytes) -> State:
-        """The state after one component more; `state.next` holds the answer for components seen in patterns."""
+        """The state after one component more; `state.next` holds the answers known already."""
         named = state.literals.get(component)
         if named is None:
             if component in {b"", b".", b".."}:

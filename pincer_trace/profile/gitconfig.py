@@ -39,7 +39,7 @@ _HTTP = ("proxy", "sslverify", "cookiefile", "extraheader", "sslcert", "sslkey",
 
 
 def is_executable(key: str) -> bool:
-    """Whether a changed `key` (as `changed_keys` names it) can make git run a program or trust another peer."""
+    """Whether a change of `key` can make git run a program or trust another peer."""
     section, _, rest = key.partition(".")
     if section in _SECTIONS or key in _KEYS:
         return True
@@ -52,7 +52,7 @@ def is_executable(key: str) -> bool:
 
 
 def changed_keys(before: bytes, after: bytes) -> frozenset[str] | None:
-    """The keys whose list of values differs between two configuration files; None when either cannot be read."""
+    """The keys whose values differ between two configuration files; None when either cannot be read."""
     old, new = parse(before), parse(after)
     if old is None or new is None:
         return None

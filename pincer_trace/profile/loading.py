@@ -89,13 +89,8 @@ def load(
     if cache_directory:
         kept.append(os.fsencode(os.path.realpath(cache_directory)))
     closed = tuple(dict.fromkeys((*places.own, *kept)))
-    rules += [
-        _below_rule(effects.CHANGES, directory, DENY, _SELF_REASON, "built in", BUILT_IN)
-        for directory in closed
-    ]
-    name = (
-        name_or_path if not _is_file(name_or_path) else os.path.basename(name_or_path).removesuffix(".toml")
-    )
+    rules += [_below_rule(effects.CHANGES, directory, DENY, _SELF_REASON, "built in", BUILT_IN) for directory in closed]
+    name = name_or_path if not _is_file(name_or_path) else os.path.basename(name_or_path).removesuffix(".toml")
     return Profile(
         name,
         tuple(rules),
@@ -239,9 +234,7 @@ def _expansions(places: Places) -> dict[str, list[tuple[bytes, Components]]]:
     """What each placeholder stands for, as pattern text and components. Paths are literal, whatever bytes
     they hold.
     """
-    homes = [
-        home for home in places.homes if home not in {b"/", b"/root"} and os.path.dirname(home) != b"/home"
-    ]
+    homes = [home for home in places.homes if home not in {b"/", b"/root"} and os.path.dirname(home) != b"/home"]
     own = dict.fromkeys((*places.own, places.state))
     plain = {
         "": (),
@@ -285,9 +278,7 @@ def _expand(
         return
     labels: list[tuple[bytes, Components | None]] = [(b"", None)]
     if exes:
-        labels = [
-            (text + rest, head + tail) for name, rest, tail, _ in exes for text, head in expansions[name]
-        ]
+        labels = [(text + rest, head + tail) for name, rest, tail, _ in exes for text, head in expansions[name]]
     group = frozenset(names)
     tier = PROTECTION if protection else GRANT
     for placeholder, rest, tail, line in patterns:
@@ -295,16 +286,10 @@ def _expand(
         for text, head in expansions[placeholder]:
             for exe, exe_components in labels:
                 pattern = text + rest or b"/"
-                into.append(
-                    Rule(
-                        group, pattern, head + tail, verdict, reason, source, when, exe, exe_components, tier
-                    )
-                )
+                into.append(Rule(group, pattern, head + tail, verdict, reason, source, when, exe, exe_components, tier))
 
 
-def _below_rule(
-    group: frozenset[str], path: bytes, verdict: str, reason: str, source: str, tier: int
-) -> Rule:
+def _below_rule(group: frozenset[str], path: bytes, verdict: str, reason: str, source: str, tier: int) -> Rule:
     """A rule for a literal path and all below it."""
     text, head = _literal(path)
     return Rule(group, text + b"/**", (*head, None), verdict, reason, source, tier=tier)
@@ -385,9 +370,7 @@ def _digest(
     options = (overlay.allow_write, overlay.protect, overlay.allow_net) if overlay else ([], [], [])
     values = [(name, [text for text, _ in found]) for name, found in expansions.items()]
     return hashlib.sha256(
-        repr((policy, values, places.cwd, places.command, options, list(closed))).encode(
-            "utf-8", "surrogateescape"
-        )
+        repr((policy, values, places.cwd, places.command, options, list(closed))).encode("utf-8", "surrogateescape")
     ).digest()
 
 

@@ -67,13 +67,14 @@ class Facts:
         return False
 
     def git_config_changes(self) -> frozenset[str] | None:
-        """The keys that the new content of a git configuration changes (`gitconfig.changed_keys`), None if
-        unknown.
+        """The keys that the new content of a git configuration changes (`gitconfig.changed_keys`).
+
+        None if that is not known.
         """
         return None
 
     def executable(self) -> bytes:
-        """The real path of the executable that the calling process was started from; a label, not a boundary."""
+        """The real path of the executable that the calling process runs; a label, not a boundary."""
         return b""
 
 
@@ -133,7 +134,7 @@ class Rule:
             literal = 0
             while literal < len(components) and isinstance(components[literal], bytes):
                 literal += 1
-            # a pattern without wildcards names its object: the directories above it count from its parent down
+            # a pattern without wildcards names its object: directories count from its parent down
             self.below = b"/" + b"/".join(_literals(components[: min(literal, len(components) - 1)]))
             self.anchor = anchor_of(components)
         self._decision: Decision | None = None

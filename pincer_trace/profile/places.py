@@ -84,9 +84,7 @@ class Places:
         self.extra = extra
 
     @classmethod
-    def of(
-        cls, cwd: str, environ: Mapping[str, str], command: str | None, extra: Iterable[str] = ()
-    ) -> Places:
+    def of(cls, cwd: str, environ: Mapping[str, str], command: str | None, extra: Iterable[str] = ()) -> Places:
         """The places of a run started in `cwd` with `environ`.
 
         `command` is the started executable as found on PATH. `extra` names more directories of pincer-trace's
@@ -141,9 +139,7 @@ def _account_home() -> bytes:
         return b"/"
 
 
-def _xdg(
-    environ: Mapping[str, str], variable: str, home: bytes, default: bytes, homes: tuple[bytes, ...]
-) -> bytes:
+def _xdg(environ: Mapping[str, str], variable: str, home: bytes, default: bytes, homes: tuple[bytes, ...]) -> bytes:
     """A base directory (XDG specification); one that holds a home is not believed, since rules would open the
     home.
     """
@@ -179,7 +175,7 @@ def _work_tree(cwd: bytes) -> tuple[bytes, bytes | None]:
 
 
 def _common_directory(top: bytes, dot_git: bytes) -> bytes | None:
-    """The repository behind `.git`, if it is one and, where it lies elsewhere, points back at this work tree."""
+    """The repository behind `.git`, if it is one and, where it lies elsewhere, points back here."""
     if os.path.isdir(dot_git):
         real = _real(dot_git)
         return real if is_inside(real, top) and _is_repository(real) else None
@@ -234,9 +230,7 @@ def _work_tree_of(directory: bytes) -> bytes | None:
     return _real(os.path.join(directory, os.fsencode(values[-1])))
 
 
-def _path_directories(
-    environ: Mapping[str, str], workspace: bytes, homes: tuple[bytes, ...]
-) -> tuple[bytes, ...]:
+def _path_directories(environ: Mapping[str, str], workspace: bytes, homes: tuple[bytes, ...]) -> tuple[bytes, ...]:
     """Directories of PATH that the user's shell runs programs from and that a worker could write, by both
     their names.
     """
@@ -261,9 +255,7 @@ def _path_directories(
     return tuple(found)
 
 
-def _own_directories(
-    kept: Iterable[bytes], holders: tuple[bytes, ...]
-) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+def _own_directories(kept: Iterable[bytes], holders: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
     """What pincer-trace keeps and runs from (hazard P81), and the import directories that hold a place of the
     user's.
     """

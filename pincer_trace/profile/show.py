@@ -127,9 +127,7 @@ def describe(profile: Profile) -> str:
     strongest first.
     """
     out = [
-        f"profile {profile.name}: {profile.description}"
-        if profile.description
-        else f"profile {profile.name}",
+        f"profile {profile.name}: {profile.description}" if profile.description else f"profile {profile.name}",
         *(f"file    {paths.display(path)}" for path in profile.paths),
         f"digest  {profile.digest.hex()}",
         f"floor   {profile.settings.floor}",
@@ -142,9 +140,7 @@ def describe(profile: Profile) -> str:
             tier, head = rule.tier, None
             out += ["", f"# {_LAYERS[tier]}"]
         verdict = "lift" if tier == PROTECTION and rule.verdict == ALLOW else rule.verdict
-        condition = "".join(
-            (f" when {rule.when}" if rule.when else "", " by some executables" if rule.exe else "")
-        )
+        condition = "".join((f" when {rule.when}" if rule.when else "", " by some executables" if rule.exe else ""))
         this = f"{verdict:7} {_effects(rule.effects)}{condition}: {rule.reason}"
         if this != head:
             out.append(this)

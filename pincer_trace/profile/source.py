@@ -74,9 +74,7 @@ def compile_profile(path: str, content: bytes, places: Places) -> Compiled:
             raise UserError(f"{where}: key 'extends': {error}") from None
         real = os.path.realpath(following)
         if real in seen:
-            raise UserError(
-                f"{where}: key 'extends': a circle, {loading.label(following)} is already being read"
-            )
+            raise UserError(f"{where}: key 'extends': a circle, {loading.label(following)} is already being read")
         seen.add(real)
         dependencies.append((parsed.extends, path, hashlib.sha256(content).digest()))
         path = following
@@ -146,9 +144,7 @@ def _explain(message: str, lines: Lines) -> str:
         import typing
 
         kind = typing.get_type_hints(_STRUCTS[table])[key]
-        values = [
-            v for part in (kind, *typing.get_args(kind)) for v in typing.get_args(part) if isinstance(v, str)
-        ]
+        values = [v for part in (kind, *typing.get_args(kind)) for v in typing.get_args(part) if isinstance(v, str)]
         what = f"{what.removeprefix('Invalid enum value ')} is none of {', '.join(dict.fromkeys(values))}"
     what = what.replace("`", "").replace("Expected ", "expected ")
     return f"{lines.of_key(key, table, index)}: {where}key '{key}': {what}"
@@ -193,9 +189,7 @@ def _row(path: str, lines: Lines, index: int, rule: RuleTable) -> Row:
         for _, text, parts, _ in compiled:
             if model.anchor_of(parts) < 0:
                 shown = display(text)
-                raise wrong(
-                    "when", f"'{rule.when}' needs a component after '**' in each path; '{shown}' has none"
-                )
+                raise wrong("when", f"'{rule.when}' needs a component after '**' in each path; '{shown}' has none")
     if rule.when is not None and rule.verdict != model.ALLOW:
         raise wrong("when", "only with verdict 'allow': a condition that is not met must not loosen anything")
     return (

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 
-from pincer_trace.effects import READ
 from pincer_trace.profile import ALLOW, CONFIRM, DENY, Facts
 
 TYPE_CHECKING = False
@@ -32,7 +31,13 @@ class Target:
     __slots__ = ("descriptor", "found", "name", "parent", "path")
 
     def __init__(
-        self, path: bytes, *, parent: int = -1, name: bytes = b"", descriptor: int = -1, found: os.stat_result | None = None
+        self,
+        path: bytes,
+        *,
+        parent: int = -1,
+        name: bytes = b"",
+        descriptor: int = -1,
+        found: os.stat_result | None = None,
     ) -> None:
         self.path = path
         self.parent = parent
@@ -160,7 +165,12 @@ class Authority:
         )
 
     def intend(
-        self, task: Task, effect: str, target: Target, decision: Decision, extra: dict[str, object] | None = None
+        self,
+        task: Task,
+        effect: str,
+        target: Target,
+        decision: Decision,
+        extra: dict[str, object] | None = None,
     ) -> int:
         """Write the intent. Raises LedgerFull: then nothing may happen."""
         dev, ino = _identity(target)

@@ -79,8 +79,7 @@ def next_stage(process: subprocess.Popen[bytes], buffer: bytearray) -> int:
 def probe(bench: Bench, variant: Variant, opens: int, processes: int) -> list[Reading]:
     """Readings after 1,000 opens, `opens` more, `processes` short-lived processes, and as many again.
 
-    What a supervisor keeps for dead tasks within a bound goes up and down; the second round of processes shows if
-    there is one.
+    What is kept for dead tasks may go up and down; the second round of processes shows its bound.
     Raises Failed.
     """
     if variant.unavailable:

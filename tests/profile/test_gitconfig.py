@@ -8,7 +8,7 @@ import pytest
 from pincer_trace.profile.gitconfig import changed_keys, is_executable, parse
 
 FILES = [
-    b'[core]\n\tbare = false\n\tfilemode\n[remote "origin"]\n\turl = https://x/y.git\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n',
+    b'[core]\n\tbare = false\n\tfilemode\n[remote "origin"]\n\turl = x\n\tfetch = +refs/*:refs/x/*\n',
     b'[a]b=1\n[A]B = 2 ; comment\n  # more\n[x.Y]z = "q \\" # no" tail  \n',
     b'[core]\n\tpager = less \\\n  -R\n[alias "Q.q"] s = !sh\n',
     b'\xef\xbb\xbf[u "a\\\\b"]\r\n\tk = v\r\n',
@@ -20,9 +20,7 @@ FILES = [
 def test_the_keys_and_values_are_those_of_git(tmp_path, content):
     file = tmp_path / "config"
     file.write_bytes(content)
-    listed = subprocess.run(
-        ["git", "config", "-z", "-f", file, "--list"], capture_output=True, check=True
-    ).stdout
+    listed = subprocess.run(["git", "config", "-z", "-f", file, "--list"], capture_output=True, check=True).stdout
     expected: dict[str, list] = {}
     for item in listed.decode().split("\0")[:-1]:
         key, newline, value = item.partition("\n")

@@ -1,4 +1,4 @@
-"""The pattern language against a slow, obvious reference, and the automaton against the one-pattern matcher."""
+"""The pattern language against a slow reference, and the automaton against the one-pattern matcher."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ NAME = st.text("ab.-", min_size=1, max_size=4).filter(lambda s: s not in {".", "
 PATH = st.lists(NAME, max_size=5).map(lambda parts: ("/" + "/".join(parts)).encode())
 PIECE = st.one_of(
     st.text("ab.-", min_size=1, max_size=2),
-    st.sampled_from(
-        ["*", "?", "[ab]", "[!a]", "[a-b]", "\\a", "\\.", "{a,b}", "{a,}", "{a*,b/a}", "{a,{b,.}}"]
-    ),
+    st.sampled_from(["*", "?", "[ab]", "[!a]", "[a-b]", "\\a", "\\.", "{a,b}", "{a,}", "{a*,b/a}", "{a,{b,.}}"]),
 )
 COMPONENT = st.one_of(st.just("**"), st.lists(PIECE, min_size=1, max_size=3).map("".join))
 PATTERN = st.lists(COMPONENT, max_size=4).map(lambda parts: ("/" + "/".join(parts)).encode())
@@ -40,11 +38,7 @@ def reference(pattern: bytes, path: bytes) -> bool:
             inside = p[1:end]
             wanted = not inside.startswith(b"!")
             members = b"ab" if inside.lstrip(b"!") == b"a-b" else inside.lstrip(b"!")
-            return (
-                bool(s)
-                and (s[:1] in [bytes([m]) for m in members]) == wanted
-                and in_component(p[end + 1 :], s[1:])
-            )
+            return bool(s) and (s[:1] in [bytes([m]) for m in members]) == wanted and in_component(p[end + 1 :], s[1:])
         return s[:1] == p[:1] and in_component(p[1:], s[1:])
 
     def in_path(p: list[bytes], s: list[bytes]) -> bool:
@@ -54,14 +48,16 @@ def reference(pattern: bytes, path: bytes) -> bool:
             return in_path(p[1:], s) or (bool(s) and in_path(p, s[1:]))
         return bool(s) and in_component(p[0], s[0]) and in_path(p[1:], s[1:])
 
-    return in_path(
-        pattern.split(b"/")[1:] if pattern != b"/" else [], path.split(b"/")[1:] if path != b"/" else []
-    )
+    return in_path(pattern.split(b"/")[1:] if pattern != b"/" else [], path.split(b"/")[1:] if path != b"/" else [])
 
 
 def parsed(pattern: bytes) -> list[tuple[bytes, globs.Components]]:
     out = []
-    for alternative in globs.alternatives(pattern):
+    try:
+        written_out = globs.alternatives(pattern)
+    except globs.GlobError:  # too many
+        return []
+    for alternative in written_out:
         try:
             out.append((alternative, globs.components(alternative)))
         except globs.GlobError:  # such as `a**`, or the component `.`
@@ -69,14 +65,14 @@ def parsed(pattern: bytes) -> list[tuple[bytes, globs.Components]]:
     return out
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400, deadline=None, database=None)
 @given(PATTERN, PATH)
 def test_a_pattern_matches_as_the_reference_does(pattern, path):
     for alternative, components in parsed(pattern):
         assert globs.matches(components, path) == reference(alternative, path), alternative
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, database=None)
 @given(st.lists(PATTERN, min_size=1, max_size=8), st.lists(PATH, min_size=1, max_size=6))
 def test_the_automaton_matches_as_each_pattern_alone(patterns, paths):
     rules = [
@@ -92,7 +88,7 @@ def test_the_automaton_matches_as_each_pattern_alone(patterns, paths):
         assert list(automaton.state(path).accepted) == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, database=None)
 @given(PATTERN, PATH, st.lists(NAME, min_size=1, max_size=3))
 def test_what_is_pending_at_a_directory_never_misses_what_matches_below(pattern, directory, names):
     below = directory.rstrip(b"/") + b"/" + "/".join(names).encode()
@@ -102,6 +98,7 @@ def test_what_is_pending_at_a_directory_never_misses_what_matches_below(pattern,
             assert rule in Automaton((rule,)).state(directory).pending
 
 
+@settings(database=None)
 @given(st.binary(min_size=1, max_size=12).filter(lambda b: not {0, 47} & set(b) and b not in {b".", b".."}))
 def test_an_escaped_name_matches_itself_and_nothing_else(name):
     (components,) = [globs.components(a) for a in globs.alternatives(b"/" + globs.escape(name))]
