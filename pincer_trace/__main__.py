@@ -43,6 +43,7 @@ def complain(message: str) -> None:
 
 
 def _main(argv: list[str]) -> int:
+    _leave_working_directory()
     from pincer_trace.options import parse_run
 
     options = parse_run(argv)
@@ -53,6 +54,12 @@ def _main(argv: list[str]) -> int:
     from pincer_trace.front import run
 
     return run(options)
+
+
+def _leave_working_directory() -> None:
+    """`python -m` imports from the working directory first, where a worker may write: start again without it (P81)."""
+    if __name__ == "__main__" and not sys.flags.safe_path:
+        os.execv(sys.executable, [sys.executable, "-P", *sys.orig_argv[1:]])
 
 
 if __name__ == "__main__":

@@ -8,12 +8,15 @@ import os
 import select
 import signal
 import socket
+import sys
 
 from pincer_trace.errors import FAILURE, UserError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pincer_trace.options import RunOptions
+    from pincer_trace.profile import Places
+    from pincer_trace.worker import Plan
 
 _SI_KERNEL = 0x80
 _FORWARDED = (
@@ -26,37 +29,24 @@ _WATCHED = (*_FORWARDED, signal.SIGTTIN, signal.SIGTTOU, signal.SIGPIPE)
 def run(options: RunOptions) -> int:
     """Supervise one command; the exit status. Raises UserError before anything was started."""
     from pincer_trace import paths, worker
-    from pincer_trace.kernel import filter as program
-    from pincer_trace.kernel.landlock import Floor
     from pincer_trace.ledger import Session
     from pincer_trace.profile import Overlay, Places, load
 
     command = worker.find_command(options.command[0], os.environ.get("PATH"))
     cache = os.path.join(paths.state_directory(), "compiled")
-    extra = [options.session_dir] if options.session_dir else []
-    places = Places.of(os.getcwd(), os.environ, command, extra)
-    overlay = Overlay(allow_write=options.allow_write, protect=options.protect)
-    profile = load(options.profile or "default", places, overlay=overlay, cache_directory=cache)
-    floor = Floor.probe()
-    for layer in options.require:
-        for missing in floor.missing:
-            if missing.split(" ")[0] == layer or missing.startswith(layer + " "):
-                raise UserError(f"--require {layer}: this kernel lacks {missing}")
-    for descriptor in options.pass_fd:
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            raise UserError(f"--pass-fd {descriptor}: no such descriptor is open") from None
-    plan = worker.Plan(
-        os.fsencode(command),
-        [os.fsencode(argument) for argument in options.command],
-        os.environb,
-        program=program.load_filter(cache),
-        floor=floor,
-        keep=options.pass_fd,
-    )
+    directory = Session.reserve(options.session_dir)
+    try:
+        places = Places.of(os.getcwd(), os.environ, command, [directory])
+        _check_imports(places)
+        overlay = Overlay(allow_write=options.allow_write, protect=options.protect)
+        profile = load(options.profile or "default", places, overlay=overlay, cache_directory=cache)
+        plan = _plan(options, command, cache)
+    except BaseException:
+        os.rmdir(directory)
+        raise
+    floor = plan.floor
     session = Session.create(
-        options.session_dir,
+        directory,
         command=plan.arguments,
         profile_name=profile.name,
         profile_digest=profile.digest,
@@ -82,6 +72,47 @@ def run(options: RunOptions) -> int:
         if descriptor > 2:
             os.close(descriptor)
     return _Front(engine, ours, quiet=options.quiet).wait()
+
+
+def _plan(options: RunOptions, command: str, cache: str) -> Plan:
+    """What is to be started, and under what. Raises UserError for what `--require` or `--pass-fd` cannot have."""
+    from pincer_trace import worker
+    from pincer_trace.kernel import filter as program
+    from pincer_trace.kernel.landlock import Floor
+
+    floor = Floor.probe()
+    for layer in options.require:
+        for missing in floor.missing:
+            if missing.split(" ")[0] == layer:
+                raise UserError(f"--require {layer}: this kernel lacks {missing}; nothing was started")
+    for descriptor in options.pass_fd:
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            raise UserError(f"--pass-fd {descriptor}: no such descriptor is open; nothing was started") from None
+    return worker.Plan(
+        os.fsencode(command),
+        [os.fsencode(argument) for argument in options.command],
+        os.environb,
+        program=program.load_filter(cache),
+        floor=floor,
+        keep=options.pass_fd,
+    )
+
+
+def _check_imports(places: Places) -> None:
+    """Refuse to start from code that the worker may write: its next start would run that as the supervisor (P81)."""
+    if not places.exposed:
+        return
+    where = os.fsdecode(places.exposed[0])
+    if sys.flags.isolated:
+        remedy = "install pincer-trace outside of the work tree"
+    else:
+        remedy = f"start it as {sys.executable} -I -m pincer_trace, or install it outside of the work tree"
+    raise UserError(
+        f"Python would import this supervisor's code from {where}, which the command may write; {remedy}; "
+        "nothing was started"
+    )
 
 
 def _be_engine(options: RunOptions, plan: object, profile: object, session: object, control: socket.socket) -> None:

@@ -66,9 +66,7 @@ def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     left = support.reap(processes)
     opened = {
-        number: target
-        for number, target in support.open_descriptors().items()
-        if descriptors.get(number) != target
+        number: target for number, target in support.open_descriptors().items() if descriptors.get(number) != target
     }
     assert not left, "processes left behind:\n" + "\n".join(left)
     assert not opened, f"descriptors left open: {opened}"

@@ -53,45 +53,31 @@ class Identity:
         return ["setpriv", *ids, "--inh-caps=-all", "--bounding-set=-all", "--", "env"]
 
     @functools.cached_property
-    def python_path(self) -> str | None:
-        """PYTHONPATH that this interpreter needs for `import pincer_trace`: None when it is installed."""
-        for extra in ({}, {"PYTHONPATH": str(REPOSITORY)}):
-            probe = [*self.switch, self.python, "-c", "import pincer_trace, msgspec"]
-            if (
-                subprocess.run(
-                    probe, cwd="/", env={"PATH": SYSTEM_PATH, **extra}, capture_output=True
-                ).returncode
-                == 0
-            ):
-                return extra.get("PYTHONPATH")
-        raise LookupError(f"{self.python} cannot import pincer_trace as {self.name}")
+    def works(self) -> bool:
+        """Whether the interpreter runs as this identity and has pincer-trace, isolated (hazard P81)."""
+        probe = [*self.switch, self.python, "-I", "-c", "import pincer_trace, msgspec"]
+        done = subprocess.run(probe, cwd="/", env={"PATH": SYSTEM_PATH}, capture_output=True)
+        return done.returncode == 0
 
 
 @functools.cache
 def identities() -> dict[str, Identity | str]:
     """The identities of this machine; for one that cannot be had, the reason in words."""
-    found: dict[str, Identity | str] = {}
-    us = os.geteuid()
+    us, group = os.geteuid(), os.getegid()
     if us == 0:
-        found["root"] = Identity("root", 0, 0, sys.executable)
-        found["user"] = user_below_root()
-    else:
-        found["root"] = "not started as root"
-        found["user"] = Identity("user", us, os.getegid(), sys.executable)
-    return found
+        return {"root": first_working("root", 0, 0), "user": first_working("user", USER_ID, USER_ID)}
+    return {"root": "not started as root", "user": first_working("user", us, group)}
 
 
-def user_below_root() -> Identity | str:
-    """The unprivileged identity when we are root: needs setpriv and an interpreter outside of
-    root's own folders."""
-    if shutil.which("setpriv") is None:
+def first_working(name: str, uid: int, gid: int) -> Identity | str:
+    """This identity with the first interpreter that it may run and that has pincer-trace."""
+    if uid != os.geteuid() and shutil.which("setpriv") is None:
         return "setpriv is missing (Debian package util-linux)"
-    for python in filter(None, (os.environ.get("PINCER_TEST_PYTHON"), sys.executable)):
-        user = Identity("user", USER_ID, USER_ID, python)
-        with contextlib.suppress(LookupError, OSError):
-            _ = user.python_path
-            return user
-    return f"no interpreter that uid {USER_ID} may run: start through scripts/test, or set PINCER_TEST_PYTHON"
+    for python in filter(None, (sys.executable, os.environ.get("PINCER_TEST_PYTHON"))):
+        identity = Identity(name, uid, gid, python)
+        if identity.works:
+            return identity
+    return f"no interpreter with pincer-trace that {name} may run: start through scripts/test"
 
 
 def chosen_identities(both: bool) -> list[str]:
@@ -156,6 +142,7 @@ class _Log:
         words = [
             *self.identity.switch,
             self.identity.python,
+            "-I",
             "-m",
             "pincer_trace",
             "log",
@@ -167,9 +154,7 @@ class _Log:
         return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def environment(
-    identity: Identity, home: Path | str, extra: Mapping[str, str] | None = None
-) -> dict[str, str]:
+def environment(identity: Identity, home: Path | str, extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """A small, equal environment for both runs."""
     env = {
         "PATH": SYSTEM_PATH,
@@ -182,8 +167,6 @@ def environment(
         "SHELL": "/bin/sh",
         "PYTHON": identity.python,
     }
-    if identity.python_path:
-        env["PYTHONPATH"] = identity.python_path
     return env | dict(extra or {})
 
 
@@ -206,9 +189,7 @@ class Runner:
         """Run `command` as it is."""
         return self._run(list(command), None, how)
 
-    def supervise(
-        self, command: Sequence[str], *, options: Sequence[str] = ("--quiet",), **how: Any
-    ) -> Result:
+    def supervise(self, command: Sequence[str], *, options: Sequence[str] = ("--quiet",), **how: Any) -> Result:
         """Run `command` under pincer-trace (or under PINCER_TEST_PREFIX)."""
         if PREFIX:
             return self._run([*PREFIX, *command], None, how)
@@ -216,7 +197,7 @@ class Runner:
         sessions = self.base / f"sessions{self.count}"
         sessions.mkdir(mode=0o700)
         os.chown(sessions, self.identity.uid, self.identity.gid)
-        ours = [self.identity.python, "-m", "pincer_trace", "--session-dir", str(sessions), *options, "--"]
+        ours = [self.identity.python, "-I", "-m", "pincer_trace", "--session-dir", str(sessions), *options, "--"]
         return self._run([*ours, *command], sessions, how)
 
     def _run(self, words: list[str], sessions: Path | None, how: dict[str, Any]) -> Result:
@@ -244,9 +225,7 @@ class Runner:
                     os.killpg(process.pid, signal.SIGKILL)
                 out, err = process.communicate()
                 shown = Result(-1, out, err)
-                raise AssertionError(
-                    f"no end after {timeout} s: {shlex.join(words)}\n{states}\n{shown}"
-                ) from None
+                raise AssertionError(f"no end after {timeout} s: {shlex.join(words)}\n{states}\n{shown}") from None
         code = process.returncode
         log = _Log(sessions, self.identity, env) if sessions else None
         return Result(code if code >= 0 else 128 - code, out, err, log)

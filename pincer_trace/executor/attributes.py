@@ -29,6 +29,7 @@ _CWD = libc.AT_FDCWD
 _NOFOLLOW = libc.AT_SYMLINK_NOFOLLOW
 _EMPTY = libc.AT_EMPTY_PATH
 _XATTR_NAME, _XATTR_SIZE = 255, 65536  # <linux/limits.h>
+_FSXATTR_SIZE = 28  # struct fsxattr. <linux/fs.h>
 _TIMEVAL = struct.Struct("=4q")
 
 
@@ -247,9 +248,8 @@ class Attributes:
         command = a[1] & 0xFFFFFFFF
         if command == table.TIOCGPTPEER:
             return self._terminal_peer(identity, task, a)
-        size = 28 if command == table.FS_IOC_FSSETXATTR else 8 if command == table.FS_IOC_SETFLAGS else 4
-        value = self._c.tasks.read_bytes(task, a[2], min(size, 28) if size != 8 else 4)
-        argument = value + bytes(32 - len(value))
+        size = _FSXATTR_SIZE if command == table.FS_IOC_FSSETXATTR else 4  # the kernel reads an int, whatever is declared
+        argument = self._c.tasks.read_bytes(task, a[2], size)
 
         def act(descriptor: int) -> None:
             fcntl.ioctl(descriptor, command, argument)

@@ -453,9 +453,9 @@ _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_MM = 4, 24, 35
 _REFUSED_IOCTLS = {
     0x5412: "EPERM",  # TIOCSTI: types into the terminal (P50)
     0x541C: "EPERM",  # TIOCLINUX
-    0x40086685: "EPERM",  # FS_IOC_ENABLE_VERITY: makes a file read-only for ever, on a read-only descriptor
+    0x40806685: "EPERM",  # FS_IOC_ENABLE_VERITY: makes a file read-only for ever, on a read-only descriptor
     0x41009432: "EPERM",  # FS_IOC_SETFSLABEL
-    0x400C6613: "EPERM",  # FS_IOC_SET_ENCRYPTION_POLICY
+    0x800C6613: "EPERM",  # FS_IOC_SET_ENCRYPTION_POLICY
     0x50009401: "EPERM",  # BTRFS_IOC_SNAP_CREATE, and its kin: make and remove trees through a directory descriptor
     0x5000940E: "EPERM",  # BTRFS_IOC_SUBVOL_CREATE
     0x5000940F: "EPERM",  # BTRFS_IOC_SNAP_DESTROY

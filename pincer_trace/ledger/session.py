@@ -41,9 +41,22 @@ class Session:
         self.ledger = Ledger(_open_ledger(dir_fd), self)
 
     @classmethod
+    def reserve(cls, directory: str | None) -> str:
+        """Make a session's empty directory under `directory` (default: the user's state directory); its path.
+
+        It exists before the profile is compiled, so that the profile can close it to the worker. Raises `UserError`.
+        """
+        parent = sessions_directory(directory)
+        try:
+            os.makedirs(parent, mode=0o700, exist_ok=True)
+            return _make_directory(os.path.abspath(parent))[1]
+        except OSError as error:
+            raise _cannot(parent, error) from error
+
+    @classmethod
     def create(
         cls,
-        directory: str | None,
+        path: str,
         *,
         command: list[bytes],
         profile_name: str,
@@ -51,17 +64,15 @@ class Session:
         workspace: bytes,
         details: dict[str, object],
     ) -> Session:
-        """Make a session's directory under `directory` (default: the user's state directory), and its ledger.
+        """Begin the session in the directory `path`, which `reserve` made, and its ledger.
 
         `details` are further facts for session.json (layers, kernel). Raises `UserError` when it cannot.
         """
-        parent = sessions_directory(directory)
+        session_id = os.path.basename(path)
         try:
-            os.makedirs(parent, mode=0o700, exist_ok=True)
-            session_id, path = _make_directory(os.path.abspath(parent))
             dir_fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
-            raise _cannot(parent, error) from error
+            raise _cannot(path, error) from error
         now = time()
         facts: dict[str, object] = {
             "format": FORMAT,

@@ -52,7 +52,7 @@ NASTY = b'/work/\n\x1b[2J\x1b]0;pwned\x07"[bold]\xff\xe2\x80\xae[/bold]'
 def session(program):
     """A finished session of the program's user, with one decision of each kind."""
     made = Session.create(
-        os.path.join(program.state, "pincer-trace", "sessions"),
+        Session.reserve(os.path.join(program.state, "pincer-trace", "sessions")),
         command=[b"sh", b"-c", b"echo \x1b[2J"],
         profile_name="default",
         profile_digest=bytes(32),

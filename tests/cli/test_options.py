@@ -104,7 +104,7 @@ def test_a_run_starts_without_heavy_imports():
         "assert options.parse_run(['-q', '--', 'true'])\n"
         "from pincer_trace.ledger import Session\n"
         "facts = dict(command=[b'x'], profile_name='', profile_digest=b'', workspace=b'/', details={})\n"
-        "s = Session.create(sys.argv[1], **facts)\n"
+        "s = Session.create(Session.reserve(sys.argv[1]), **facts)\n"
         "s.ledger.denied('write', b'/', pid=1, exe=b'', dev=0, ino=0, verdict='deny', rule='', reason='')\n"
         "s.ledger.close(0, 0)\n"
         "print(*sorted(set(sys.modules) - before))"

@@ -55,7 +55,7 @@ def results(runner: support.Runner, supervised: bool, module: str, match: list[s
     temporary.mkdir()
     os.chown(temporary, runner.identity.uid, runner.identity.gid)
     assert python
-    words = ["env", "-u", "PYTHONPATH", python, "-B", "-m", "test", "--timeout", "600"]
+    words = [python, "-B", "-m", "test", "--timeout", "600"]
     words += ["--junit-xml", str(report), "--tempdir", str(temporary)]
     for pattern in match:
         words += ["-m", pattern]

@@ -20,7 +20,7 @@ def make(tmp_path):
             "workspace": b"/work",
             "details": {"layers": ["landlock"], "kernel": "6.18"},
         }
-        session = Session.create(str(directory or tmp_path), **{**arguments, **changes})
+        session = Session.create(Session.reserve(str(directory or tmp_path)), **{**arguments, **changes})
         made.append(session)
         return session
 

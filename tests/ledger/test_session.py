@@ -39,7 +39,7 @@ def test_a_killed_supervisor_is_told_from_a_running_one(tmp_path):
     child = os.fork()
     if child == 0:
         try:
-            os.write(writer, Session.create(str(tmp_path), **FIELDS).path.encode())
+            os.write(writer, Session.create(Session.reserve(str(tmp_path)), **FIELDS).path.encode())
             signal.pause()
         finally:
             os._exit(0)
@@ -54,7 +54,7 @@ def test_a_killed_supervisor_is_told_from_a_running_one(tmp_path):
 
 def test_the_default_place_is_the_users_state_directory(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    session = Session.create(None, **FIELDS)
+    session = Session.create(Session.reserve(None), **FIELDS)
     session.ledger.close(0, 0)
     assert os.path.dirname(session.path) == str(tmp_path / "state/pincer-trace/sessions")
     assert os.stat(os.path.dirname(session.path)).st_mode & 0o777 == 0o700
@@ -116,7 +116,7 @@ def test_strangers_in_the_directory_are_no_sessions(make, tmp_path):
 def test_a_place_that_cannot_hold_sessions(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="--session-dir") as error:
-        Session.create(str(tmp_path / "file" / "x\ny"), **FIELDS)
+        Session.reserve(str(tmp_path / "file" / "x\ny"))
     assert str(error.value).isprintable() and error.value.exit_status == 125
 
 

@@ -117,7 +117,7 @@ _FULL = """
 import os, resource, sys
 from pincer_trace.ledger import LedgerFull, Session
 facts = dict(command=[], profile_name="p", profile_digest=b"", workspace=b"/", details={})
-session = Session.create(sys.argv[1], **facts)
+session = Session.create(Session.reserve(sys.argv[1]), **facts)
 ledger = session.ledger
 allow = dict(pid=1, exe=b"/e", dev=1, ino=1, verdict="allow", rule="r", reason="")
 size = lambda: os.path.getsize(session.path + "/ledger.jsonl")
@@ -181,7 +181,7 @@ _KILLED = """
 import os, sys
 from pincer_trace.ledger import Session
 facts = dict(command=[], profile_name="p", profile_digest=b"", workspace=b"/", details={})
-session = Session.create(sys.argv[1], **facts)
+session = Session.create(Session.reserve(sys.argv[1]), **facts)
 allow = dict(pid=1, exe=b"/e", dev=1, ino=1, verdict="allow", rule="r", reason="")
 print(session.path, flush=True)
 while True:

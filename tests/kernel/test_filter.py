@@ -1,0 +1,185 @@
+"""The compiled filter against the table, instruction by instruction: P61, and the rows whose remedy is the filter
+itself (P5, P40, P57, P73, P92).
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+import struct
+from collections.abc import Iterator
+
+import pytest
+from kernel import bpf
+
+from pincer_trace.kernel import filter as compiler
+from pincer_trace.kernel import table
+
+# <linux/audit.h>
+ARCHITECTURES = {"x86_64": 0xC000003E, "i386": 0x40000003, "aarch64": 0xC00000B7, "arm": 0x40000028, "riscv": 0xC00000F3}
+FULL = (1 << 64) - 1
+LEGAL_ERRNO = range(4096)
+
+
+@pytest.fixture(scope="module")
+def program() -> list[bpf.Instruction]:
+    """The whole filter of this machine."""
+    return bpf.decode(compiler.compile_filter())
+
+
+def wanted(action: str) -> int:
+    """The return value that the table's `notify:STAGE`, `refuse:ERRNO` or `allow` asks for."""
+    kind, _, detail = action.partition(":")
+    if kind == "notify":
+        return bpf.NOTIFY
+    if kind == "refuse":
+        return bpf.ERRNO | (0 if detail == "0" else getattr(errno, detail))
+    return bpf.ALLOW
+
+
+def holds(condition: tuple[int, int, int, bool], arguments: list[int]) -> bool:
+    index, mask, value, equal = condition
+    return ((arguments[index] & mask) == value) is equal
+
+
+def expected(rows: dict[int, table.Syscall], number: int, arguments: list[int]) -> int:
+    """What the table says of a call on the native architecture."""
+    row = rows.get(number)
+    if row is None:
+        return bpf.ERRNO | errno.ENOSYS
+    if row.disposition != "registers":
+        return wanted(f"{row.disposition}:{row.detail}")
+    hits = {
+        wanted(rule.action)
+        for rule in table.REGISTER_RULES
+        if rule.name == row.name and all(holds(c, arguments) for c in rule.conditions)
+    }
+    # The kernel cannot be asked which of two rules it takes; the table must never leave that open.
+    assert len(hits) <= 1, f"{row.name} {arguments}: rules contradict each other"
+    return hits.pop() if hits else bpf.ALLOW
+
+
+def register_classes(name: str) -> Iterator[list[int]]:
+    """Argument vectors around every condition of the rules of `name`: holding, nearly holding, noise in high halves."""
+    chance = random.Random(61)
+    values: dict[int, set[int]] = {}
+    for rule in table.REGISTER_RULES:
+        if rule.name == name:
+            for index, mask, value, _ in rule.conditions:
+                near = {value, value ^ 1, value + 1, 0, 1, FULL, value | 1 << 32, value | 0xDEAD << 32, mask, ~mask & FULL}
+                near |= {value | (~mask & FULL), value ^ (mask & -mask), value ^ (1 << 31), value ^ (1 << 63), FULL ^ value}
+                values.setdefault(index, set()).update(v & FULL for v in near)
+    indexes = sorted(values)
+    vectors = [[]]  # type: list[list[int]]
+    for index in indexes:
+        vectors = [[*vector, value] for vector in vectors for value in sorted(values[index])]
+    for vector in vectors:
+        arguments = [chance.getrandbits(64) for _ in range(6)]
+        for index, value in zip(indexes, vector, strict=True):
+            arguments[index] = value
+        yield arguments
+    for _ in range(200):
+        yield [chance.choice((chance.getrandbits(64), chance.getrandbits(6), 0, FULL)) for _ in range(6)]
+
+
+def numbers() -> list[int]:
+    """Every number a kernel could know, their x32 twins, negative ones and random ones."""
+    chance = random.Random(6161)
+    plain = range(1024)
+    x32 = [number | table.X32_BIT for number in plain]
+    edges = [0xFFFFFFFF, 0x80000000, 0x7FFFFFFF, table.X32_BIT - 1, *(number | 0x80000000 for number in (0, 2, 257))]
+    return [*plain, *x32, *edges, *(chance.getrandbits(32) for _ in range(2000))]
+
+
+def test_p61_every_number_of_every_architecture(program: list[bpf.Instruction]) -> None:
+    native = table.machine()
+    rows = table.load()
+    wrong = []
+    for name, arch in ARCHITECTURES.items():
+        for number in numbers():
+            if name == native and number in rows and rows[number].disposition == "registers":
+                continue  # the next test
+            want = expected(rows, number, [0] * 6) if name == native else bpf.ERRNO | errno.ENOSYS
+            got = bpf.run(program, bpf.data(number, arch, [random.Random(number).getrandbits(64)] * 6))
+            if got != want:
+                wrong.append(f"{name} {number:#x}: {got:#x}, the table says {want:#x}")
+    assert not wrong, "\n".join(wrong[:20])
+
+
+def test_p61_every_register_rule(program: list[bpf.Instruction]) -> None:
+    rows = table.load()
+    arch = table.AUDIT_ARCH[table.machine()]
+    seen: dict[str, set[int]] = {}
+    for row in rows.values():
+        if row.disposition != "registers":
+            continue
+        for arguments in register_classes(row.name):
+            got = bpf.run(program, bpf.data(row.number, arch, arguments))
+            assert got == expected(rows, row.number, arguments), f"{row.name} {[hex(a) for a in arguments]}"
+            seen.setdefault(row.name, set()).add(got)
+    # Each such call was seen to be let through and not to be: else the vectors above prove nothing.
+    assert all(bpf.ALLOW in results and len(results) > 1 for results in seen.values()), seen
+    assert {rule.name for rule in table.REGISTER_RULES} >= seen.keys()
+
+
+def test_p61_each_rule_is_reached(program: list[bpf.Instruction]) -> None:
+    rows = {row.name: row for row in table.load().values()}
+    arch = table.AUDIT_ARCH[table.machine()]
+    for rule in table.REGISTER_RULES:
+        if rule.name not in rows:
+            continue
+        assert rows[rule.name].disposition == "registers", rule.name
+        arguments = [0] * 6
+        for index, mask, value, equal in rule.conditions:
+            arguments[index] = value if equal else (value + 1) & mask
+        assert bpf.run(program, bpf.data(rows[rule.name].number, arch, arguments)) == wanted(rule.action), rule.name
+
+
+def test_p61_only_three_actions(program: list[bpf.Instruction]) -> None:
+    """No KILL, TRAP, TRACE or LOG anywhere, whatever the registers: only allow, notify, and a real errno."""
+    for code, _, _, k in program:
+        if code & 0x07 == 0x06:
+            assert code == 0x06
+            assert k in (bpf.ALLOW, bpf.NOTIFY) or (k & bpf.ACTION == bpf.ERRNO and k & bpf.DATA in LEGAL_ERRNO)
+
+
+@pytest.mark.parametrize("architecture", sorted(table.AUDIT_ARCH))
+def test_p61_the_guard_alone(architecture: str) -> None:
+    """For each architecture that has a table: known numbers fall through, everything else is ENOSYS."""
+    fell_through = 0x7FFF1234
+    code = compiler.guard(architecture) + struct.pack("=HBBI", 0x06, 0, 0, fell_through)
+    guard = bpf.decode(code)
+    known = table.load(architecture)
+    for name, arch in ARCHITECTURES.items():
+        for number in numbers():
+            want = fell_through if name == architecture and number in known else bpf.ERRNO | errno.ENOSYS
+            assert bpf.run(guard, bpf.data(number, arch)) == want, f"{name} {number:#x}"
+
+
+@pytest.mark.parametrize("architecture", sorted(table.AUDIT_ARCH))
+def test_p57_calls_that_must_never_wait(architecture: str) -> None:
+    """A trap on one of these makes every thread wait, or hangs a restart (KERNEL 2d, last row)."""
+    never = {
+        "read", "write", "readv", "writev", "close", "close_range", "dup", "dup2", "dup3", "exit", "exit_group", "futex",
+        "futex_wait", "futex_wake", "futex_waitv", "mmap", "munmap", "mprotect", "brk", "rt_sigaction", "rt_sigprocmask",
+        "rt_sigreturn", "restart_syscall", "fork", "vfork", "wait4", "waitid", "pipe", "pipe2", "nanosleep",
+        "clock_nanosleep", "poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "sendto", "sendmsg",
+        "recvmsg", "set_tid_address", "set_robust_list", "sched_yield", "kill", "tgkill",
+    }  # fmt: skip
+    rows = {row.name: row for row in table.load(architecture).values()}
+    legacy = {"dup2", "fork", "vfork", "pipe", "poll", "select", "epoll_wait"}  # aarch64 has none of these
+    assert never - rows.keys() <= (legacy if architecture == "aarch64" else set())
+    assert {name: rows[name].disposition for name in never & rows.keys() if rows[name].disposition != "allow"} == {}
+    # clone looks at its flags only, and its notification depends on registers alone
+    clone_rules = [rule for rule in table.REGISTER_RULES if rule.name == "clone"]
+    assert [rule.conditions for rule in clone_rules] == [((0, 0x10000000, 0x10000000, True),)]
+
+
+def test_p05_no_second_listener(program: list[bpf.Instruction]) -> None:
+    """seccomp(SET_MODE_FILTER) with NEW_LISTENER anywhere among its flags, noise in the operation's high half."""
+    number = next(row.number for row in table.load().values() if row.name == "seccomp")
+    arch = table.AUDIT_ARCH[table.machine()]
+    for flags in range(64):
+        for high in (0, 1 << 32, 0xFFFFFFFF << 32):
+            got = bpf.run(program, bpf.data(number, arch, [high | 1, high | flags, 0]))
+            assert got == (bpf.ERRNO | errno.EBUSY if flags & 8 else bpf.ALLOW), hex(flags)
