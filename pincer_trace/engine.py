@@ -25,6 +25,7 @@ from pincer_trace.executor.names import Names
 from pincer_trace.executor.opens import Opens, hot_reader
 from pincer_trace.executor.process import Process
 from pincer_trace.executor.sockets import OwnPlace, Sockets
+from pincer_trace.gateway.aliases import Aliases
 from pincer_trace.gateway.provenance import Provenance
 from pincer_trace.gateway.resolve import Forbidden, Resolver
 from pincer_trace.gateway.tasks import Tasks, Unreadable
@@ -104,7 +105,7 @@ class Engine:
         resolver = Resolver(tasks, os.getpid())
         provenance = Provenance()
         self._identity = Identity()
-        authority = Authority(self._profile, ledger, provenance, confirm_all=self._confirm_all)
+        authority = Authority(self._profile, ledger, provenance, Aliases(self._profile), confirm_all=self._confirm_all)
         self._reads = Reads(authority, ledger)
         self._blocking = BlockingOpens(listener, resolver, ledger, self._identity)
         self._blocking.prepare()

@@ -271,8 +271,7 @@ def snapshot(folder: Path | str, contents: bool = True) -> dict[str, str]:
                 groups.setdefault((info.st_dev, info.st_ino), []).append(relative)
                 words.append(f"{info.st_size} bytes")
                 if contents:
-                    with open(path, "rb") as stream:
-                        words.append(hashlib.file_digest(stream, "sha256").hexdigest()[:16])
+                    words.append(digest(path))
             elif stat.S_ISLNK(info.st_mode):
                 words.append("-> " + repr(os.readlink(path)))
             elif stat.S_ISCHR(info.st_mode) or stat.S_ISBLK(info.st_mode):
@@ -286,6 +285,15 @@ def snapshot(folder: Path | str, contents: bool = True) -> dict[str, str]:
             for name in names:
                 entries[name][1].append("same file as " + repr(min(names)))
     return {os.fsdecode(name): " ".join(words) for name, (_, words) in sorted(entries.items())}
+
+
+def digest(path: bytes) -> str:
+    """A short digest of a file's bytes; `unreadable` where its mode keeps us out."""
+    try:
+        with open(path, "rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()[:16]
+    except PermissionError:
+        return "unreadable"
 
 
 def differences(left: Mapping[str, str], right: Mapping[str, str]) -> list[str]:
@@ -363,11 +371,10 @@ def remove_tree(folder: Path) -> None:
     """Remove a tree whatever its modes."""
     if not os.path.lexists(folder):
         return
-
-    def open_up(function: Any, path: str, _error: Any) -> None:
-        with contextlib.suppress(OSError):
-            os.chmod(os.path.dirname(path), 0o700)
-            os.chmod(path, 0o700)
-        function(path)
-
-    shutil.rmtree(folder, onerror=open_up)
+    os.chmod(folder, 0o700)
+    for parent, names, _ in os.walk(folder):
+        for name in names:
+            path = os.path.join(parent, name)
+            if not os.path.islink(path):
+                os.chmod(path, 0o700)
+    shutil.rmtree(folder)

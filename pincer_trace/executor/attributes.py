@@ -248,7 +248,9 @@ class Attributes:
         command = a[1] & 0xFFFFFFFF
         if command == table.TIOCGPTPEER:
             return self._terminal_peer(identity, task, a)
-        size = _FSXATTR_SIZE if command == table.FS_IOC_FSSETXATTR else 4  # the kernel reads an int, whatever is declared
+        size = (
+            _FSXATTR_SIZE if command == table.FS_IOC_FSSETXATTR else 4
+        )  # the kernel reads an int, whatever is declared
         argument = self._c.tasks.read_bytes(task, a[2], size)
 
         def act(descriptor: int) -> None:

@@ -161,7 +161,7 @@ class Names:
             if found.st_nlink:
                 source_target = Target(c.resolver.path_of(source), descriptor=source, found=found)
                 extra["from"] = os.fsdecode(source_target.path)
-                for effect in (READ, LINK):
+                for effect in (READ, WRITE, LINK):  # as if opened with the widest access (P28)
                     c.authority.demand(task, effect, source_target)
             decision = c.authority.demand(task, LINK, target)
             sequence = c.authority.intend(task, LINK, target, decision, extra)

@@ -399,7 +399,6 @@ removexattrat 466 466 notify:xattr
 open_tree_attr 467 467 refuse:EPERM
 file_getattr 468 468 allow
 file_setattr 469 469 notify:attributes
-sync_file_range2 - 84 allow
 """
 
 

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import os
 
-from pincer_trace.profile import ALLOW, CONFIRM, DENY, Facts
+from pincer_trace.gateway.aliases import TooMany
+from pincer_trace.paths import display
+from pincer_trace.profile import ALLOW, CONFIRM, DENY, Decision, Facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pincer_trace.gateway.aliases import Aliases
     from pincer_trace.gateway.gitconfig import ConfigWitness
     from pincer_trace.gateway.provenance import Provenance
     from pincer_trace.gateway.tasks import Task
     from pincer_trace.ledger import Ledger
-    from pincer_trace.profile import Decision, Profile
+    from pincer_trace.profile import Profile
 
 NOBODY_TO_ASK = "needs a confirmation, and nobody can be asked in this run"
 
@@ -116,8 +119,11 @@ class EffectFacts(Facts):
 class Authority:
     """Decides by the profile, records in the ledger. `confirm_all` is `--confirm auto`."""
 
-    def __init__(self, profile: Profile, ledger: Ledger, provenance: Provenance, *, confirm_all: bool) -> None:
+    def __init__(
+        self, profile: Profile, ledger: Ledger, provenance: Provenance, aliases: Aliases, *, confirm_all: bool
+    ) -> None:
         self._profile = profile
+        self._aliases = aliases
         self._ledger = ledger
         self._provenance = provenance
         self._confirm_all = confirm_all
@@ -125,7 +131,28 @@ class Authority:
     def judge(self, task: Task, effect: str, target: Target, witness: ConfigWitness | None = None) -> Decision:
         """The profile's decision, without a record."""
         facts = EffectFacts(self._provenance, target, task.executable, witness)
-        return self._profile.judge(effect, target.path, facts)
+        decision = self._profile.judge(effect, target.path, facts)
+        found = target.found
+        if found is not None and found.st_nlink > 1:
+            try:
+                name = self._aliases.protected_name(found, effect)
+            except TooMany:
+                return Decision(
+                    CONFIRM, None, "it has other names, and those of the protected files are too many to look up"
+                )
+            decision = self._stricter(decision, effect, name, facts)
+        if self._aliases.moved:
+            decision = self._stricter(decision, effect, self._aliases.protected_place(target.path), facts)
+        return decision
+
+    def _stricter(self, decision: Decision, effect: str, name: bytes | None, facts: Facts) -> Decision:
+        """The decision by another name of the same object, where that is stricter."""
+        if name is None or not self.permits(decision):
+            return decision
+        other = self._profile.judge(effect, name, facts)
+        if other.verdict == ALLOW:
+            return decision
+        return Decision(other.verdict, other.rule, f"it is also {display(name, 200)}: {other.reason}")
 
     def permits(self, decision: Decision) -> bool:
         return decision.verdict == ALLOW or (decision.verdict == CONFIRM and self._confirm_all)

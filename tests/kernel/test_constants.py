@@ -196,7 +196,7 @@ def test_p03_numbers_of_the_table(architecture: str, tmp_path: Path) -> None:
     for word in ("syscalls", "arch_specific_syscall"):
         known.pop(word, None)
     ours = {row.name: row.number for row in table.load(architecture).values()}
-    renamed = {"fadvise64_64": "fadvise64", "sync_file_range2": "sync_file_range"}
+    renamed = {"fadvise64_64": "fadvise64"}
     wrong = {
         name: (number, ours.get(name, ours.get(renamed.get(name, ""))))
         for name, number in known.items()

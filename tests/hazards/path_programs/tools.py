@@ -9,6 +9,7 @@ import functools
 import json
 import os
 import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
@@ -114,7 +115,7 @@ def outside(runner: support.Runner, name: str = "f", data: bytes = SECRET) -> Pa
 
 
 class Unchanged:
-    """A context in which everything below some folders stays as it is, times of change included.
+    """A context in which everything below some folders stays as it is, the files' times of change included.
 
     The supervisor keeps its sessions below ~/.local, which is therefore not looked at.
     """
@@ -129,7 +130,7 @@ class Unchanged:
                 if Path(name).parts[:1] == (".local",):
                     continue
                 info = os.lstat(top / name)
-                found[f"{top}/{name}"] = (line, info.st_ino, info.st_ctime_ns if name != "." else 0)
+                found[f"{top}/{name}"] = (line, info.st_ino, 0 if stat.S_ISDIR(info.st_mode) else info.st_ctime_ns)
         return found
 
     def __enter__(self) -> Unchanged:

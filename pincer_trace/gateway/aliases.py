@@ -1,0 +1,134 @@
+"""Other names of protected files: judged by their protected name too, whatever they were reached by (hazard P28).
+
+A symbolic link at a protected place (`~/.ssh -> /data/ssh`) moves what is protected to where it really lies: such links
+are resolved at the start. A hard link made before the run gives a secret an innocent name. Links that the tree makes
+are judged when they are made; for those that were there before, the files at the protected places that have more than
+one name are listed once, when the first object with several names is met. Patterns that begin with `**` name no
+place, so a file that only they protect is known by its names of this session alone.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from pincer_trace.effects import CHANGES, READ
+from pincer_trace.profile import ALLOW
+from pincer_trace.profile.globs import matches
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pincer_trace.profile import Profile
+    from pincer_trace.profile.globs import Components
+
+_GUARDED = CHANGES | {READ}
+_LIMIT = 2_000_000  # directory entries looked at in all
+
+
+class TooMany(Exception):
+    """The protected places hold more files than can be looked through: the other names are not known."""
+
+
+class Aliases:
+    """Belongs to the receiving thread."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self.moved = self._links()
+        self._known: dict[bool, dict[tuple[int, int], bytes]] = {}
+        self._looked = 0
+
+    def protected_name(self, found: os.stat_result, effect: str) -> bytes | None:
+        """The protected name of an object that has several names, if it has one. Raises TooMany when that is unknown."""
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        reads = effect == READ
+        known = self._known.get(reads)
+        if known is None:  # the secrets are few; all that is closed to changes may take a second, once
+            known = self._known[reads] = self._scan(frozenset({READ}) if reads else CHANGES)
+        if self._looked >= _LIMIT:
+            raise TooMany
+        return known.get((found.st_dev, found.st_ino))
+
+    def protected_place(self, path: bytes) -> bytes | None:
+        """The protected name of a path that lies behind a symbolic link at a protected place."""
+        for real, name in self.moved:
+            if path == real or path.startswith(real + b"/"):
+                return name + path[len(real) :]
+        return None
+
+    def _links(self) -> list[tuple[bytes, bytes]]:
+        """(real path, protected path) where a protected place is reached through a symbolic link."""
+        found = {}
+        for rule in self._profile.rules:
+            if rule.verdict == ALLOW or not rule.effects & _GUARDED:
+                continue
+            literal = []
+            for component in rule.components:
+                if not isinstance(component, bytes):
+                    break
+                literal.append(component)
+            place = b"/" + b"/".join(literal)
+            if len(literal) > 1 and place not in found:
+                real = os.path.realpath(place)
+                found[place] = real
+        return [(real, place) for place, real in found.items() if real != place]
+
+    def _scan(self, effects: frozenset[str]) -> dict[tuple[int, int], bytes]:
+        known: dict[tuple[int, int], bytes] = {}
+        seen = set()
+        for rule in self._profile.rules:
+            components = tuple(rule.components)
+            if rule.verdict == ALLOW or not rule.effects & effects or components in seen:
+                continue
+            seen.add(components)
+            if components and components[0] is not None:
+                for path, found in self._below(b"", components):
+                    if found.st_nlink > 1:
+                        known.setdefault((found.st_dev, found.st_ino), path)
+        return known
+
+    def _below(self, directory: bytes, components: Components) -> Iterator[tuple[bytes, os.stat_result]]:
+        """The regular files below `directory` that `components` match, as (path, lstat)."""
+        if not components:
+            return
+        first, rest = components[0], components[1:]
+        if isinstance(first, bytes):
+            yield from self._step(directory + b"/" + first, rest)
+            return
+        try:
+            with os.scandir(directory or b"/") as entries:
+                names = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+        except OSError:
+            return
+        self._looked += len(names)
+        if self._looked >= _LIMIT:
+            return
+        for name, is_directory in names:
+            path = directory + b"/" + name
+            if first is not None:
+                if matches((first,), b"/" + name):
+                    yield from self._step(path, rest)
+                continue
+            if is_directory:
+                yield from self._below(path, components)
+            if not rest:
+                yield from self._file(path)
+            elif matches((rest[0],), b"/" + name):
+                yield from self._step(path, rest[1:])
+
+    def _step(self, path: bytes, rest: Components) -> Iterator[tuple[bytes, os.stat_result]]:
+        if rest:
+            yield from self._below(path, rest)
+        else:
+            yield from self._file(path)
+
+    def _file(self, path: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
+        try:
+            found = os.lstat(path)
+        except OSError:
+            return
+        if stat.S_ISREG(found.st_mode):
+            yield path, found
