@@ -41,7 +41,7 @@ class Aliases:
         self._looked = 0
 
     def protected_name(self, found: os.stat_result, effect: str) -> bytes | None:
-        """The protected name of an object that has several names, if it has one. Raises TooMany when that is unknown."""
+        """The protected name of an object that has several names, if any. Raises TooMany when that is unknown."""
         if not stat.S_ISREG(found.st_mode):
             return None
         reads = effect == READ
@@ -120,10 +120,10 @@ class Aliases:
                 yield from self._step(path, rest[1:])
 
     def _step(self, path: bytes, rest: Components) -> Iterator[tuple[bytes, os.stat_result]]:
+        if all(component is None for component in rest):  # `**` also matches nothing
+            yield from self._file(path)
         if rest:
             yield from self._below(path, rest)
-        else:
-            yield from self._file(path)
 
     def _file(self, path: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
         try:

@@ -1,0 +1,234 @@
+"""Attacks on the moment between the look and the act: P1, P2, P12, P17, P40 and P94. Each attacker is a small program
+that would win natively, or under a supervisor that lets the kernel read the worker's memory again.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+import pytest
+import support
+from hazards.programs.p_kit import give, numbers, outside, program, secret
+
+TRIES = 1000
+SLOW = 100_000
+
+
+def counts(runner: support.Runner, command: list[str], timeout: float = 60) -> dict[str, int]:
+    return numbers(runner.supervise(command, timeout=timeout))
+
+
+@pytest.mark.parametrize("tries", [TRIES, pytest.param(SLOW, marks=pytest.mark.slow)])
+def test_p01_a_flipped_path_never_reads_the_secret(runner: support.Runner, tries: int) -> None:
+    allowed = give(runner, runner.work / "plain", b"plain\n")
+    found = counts(runner, [program("p1_flip"), "read", str(tries), str(allowed), str(secret(runner))], 600)
+    assert found["reached"] == 0
+    assert found["done"] and found["refused"], "the race did not happen"
+    assert found["done"] + found["refused"] > tries * 0.5
+
+
+@pytest.mark.parametrize("tries", [TRIES, pytest.param(SLOW, marks=pytest.mark.slow)])
+def test_p01_a_flipped_path_never_opens_for_writing(runner: support.Runner, tries: int) -> None:
+    allowed = give(runner, runner.work / "plain", b"plain\n")
+    found = counts(runner, [program("p1_flip"), "write", str(tries), str(allowed), str(outside(runner))], 600)
+    assert found["reached"] == 0
+    assert found["done"] and found["refused"], "the race did not happen"
+
+
+@pytest.mark.parametrize("call", ["truncate", "chmod", "unlink", "rename", "onto"])
+def test_p01_a_flipped_path_never_changes_the_other(runner: support.Runner, call: str) -> None:
+    allowed, forbidden = give(runner, runner.work / "plain", b"plain\n"), outside(runner)
+    before = support.snapshot(forbidden.parent), forbidden.stat().st_ino
+    found = counts(runner, [program("p1_flip"), call, "600", str(allowed), str(forbidden)])
+    assert (support.snapshot(forbidden.parent), forbidden.stat().st_ino) == before
+    assert found["done"] and found["refused"], "the race did not happen"
+
+
+def test_p02_killed_while_asking(runner: support.Runner) -> None:
+    """Every record of a file that is named after a process bears that process."""
+    result = runner.supervise([program("p2_storm"), "killed", "150"])
+    assert numbers(result) == {"wrong": 0}
+    named = [entry for entry in result.decisions if Path(entry["path"]).name.startswith("own-") and entry["pid"]]
+    assert len({entry["pid"] for entry in named}) > 100
+    wrong = [entry for entry in named if Path(entry["path"]).name.split("-")[1] != str(entry["pid"])]
+    assert not wrong
+    assert not [entry for entry in result.decisions if entry["kind"] == "failure"] if "kind" in named[0] else True
+    # a file that is left bears its maker's number or nothing: the killed one had opened it, not another
+    for path in runner.work.glob("own-*"):
+        assert path.read_bytes() in (b"", path.name.split("-")[1].encode() + b"\n")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="making a pid namespace with a small pid_max needs root")
+def test_p02_pid_numbers_that_come_round(runner: support.Runner) -> None:
+    """In a pid namespace of some 300 numbers, a process has the number of a dead one all the time. It must never
+    get the dead one's memory, descriptors or working directory."""
+    if runner.identity.uid:
+        pytest.skip("root only")
+    for side in "ab":
+        give(runner, runner.work / side / "who", side.encode())
+    limit = "mount -t proc proc /proc && echo 340 > /proc/sys/kernel/pid_max || exit 77; exec \"$@\""
+    sessions = runner.base / "sessions-reuse"
+    sessions.mkdir()
+    words = ["unshare", "--pid", "--fork", "--mount", "sh", "-c", limit, "sh", runner.identity.python, "-m", "pincer_trace"]
+    words += ["--session-dir", str(sessions), "--quiet", "--", program("p2_storm"), "reuse", "700"]
+    result = runner.native(words)
+    if result.status == 77:
+        pytest.skip("pid_max of a pid namespace cannot be set (Linux 6.14)")
+    assert numbers(result) == {"wrong": 0, "failed": 0}
+    assert (runner.work / "a" / "mine").read_bytes() == b"a" * 700
+    assert (runner.work / "b" / "mine").read_bytes() == b"b" * 700
+
+
+@pytest.mark.parametrize("tries", [2000, pytest.param(SLOW, marks=pytest.mark.slow)])
+def test_p12_flipped_flags_of_openat2_read_nothing(runner: support.Runner, tries: int) -> None:
+    found = counts(runner, [program("p12_flags"), str(tries), str(secret(runner))], 600)
+    assert found["data"] == 0
+    assert found["path"] == 0, "O_PATH by openat2 was continued: its flags can be flipped"
+    assert found["refused"] and found["absent"], "the race did not happen"
+    assert found["other"] == 0
+
+
+@pytest.mark.parametrize("call", ["create", "unlink", "fchmod", "chmodat"])
+@pytest.mark.parametrize("tries", [TRIES, pytest.param(SLOW, marks=pytest.mark.slow)])
+def test_p17_a_descriptor_that_is_replaced(runner: support.Runner, call: str, tries: int) -> None:
+    allowed, forbidden = give(runner, runner.work / "d" / "x", b"plain\n"), outside(runner, "x")
+    before = support.snapshot(forbidden.parent), forbidden.stat().st_ino
+    found = counts(runner, [program("p17_table"), call, str(tries), str(allowed.parent), str(forbidden.parent)], 600)
+    assert found["reached"] == 0
+    assert (support.snapshot(forbidden.parent), forbidden.stat().st_ino) == before
+    assert found["done"] and found["refused"], "the race did not happen"
+
+
+def test_p17_a_descriptor_that_is_replaced_reads_nothing(runner: support.Runner) -> None:
+    """The same for reading: `x` is innocent in one folder and a key in the other."""
+    allowed = give(runner, runner.work / "d" / "x", b"plain\n")
+    key = give(runner, runner.home / ".ssh" / "x", b"canary-5e1f\n", 0o600)
+    found = counts(runner, [program("p17_table"), "read", str(TRIES), str(allowed.parent), str(key.parent)])
+    assert found["reached"] == 0
+    assert found["done"], "the race did not happen"
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="int 0x80 and x32 are doors of x86_64")
+def test_p40_foreign_calls_answer_enosys_and_do_nothing(runner: support.Runner) -> None:
+    give(runner, runner.work / "there", b"as it was\n")
+    before = support.snapshot(runner.work)
+    found = counts(runner, [program("p40_foreign")])
+    assert len(found) == 20
+    assert {name: value for name, value in found.items() if value != -errno.ENOSYS} == {}
+    assert support.snapshot(runner.work) == before
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="int 0x80 and x32 are doors of x86_64")
+def test_p40_the_attacker_can_attack(runner: support.Runner) -> None:
+    """Without us the same program does reach the file: else the test above proves nothing."""
+    give(runner, runner.work / "there", b"as it was\n")
+    found = numbers(runner.native([program("p40_foreign")]))
+    if found["i386-getpid"] == -errno.ENOSYS:
+        pytest.skip("this kernel has no i386 emulation")
+    assert found["i386-getpid"] > 0
+    assert found["i386-open"] >= 0
+    assert not (runner.work / "there").exists()
+
+
+def test_p94_spawned_children_open_what_they_name(runner: support.Runner) -> None:
+    """Under setarch -R the child's buffer has the address that its parent's had."""
+    found = counts(runner, ["setarch", "-R", program("p94_spawn"), "50"])
+    assert found == {"wrong": 0, "failed": 0}
+
+
+O_PATH_USES = """
+import ctypes, errno, fcntl, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def word(act):
+    try:
+        return act()
+    except OSError as error:
+        return errno.errorcode[error.errno]
+def execveat(descriptor, name):
+    arguments = (ctypes.c_char_p * 2)(name, None)
+    if libc.execveat(descriptor, b"", arguments, None, 0x1000) < 0:
+        raise OSError(ctypes.get_errno(), "execveat")
+os.mkdir("d")
+open("d/x", "w").write("inside")
+top = os.open("d", os.O_PATH | os.O_CLOEXEC)
+print("flags", bool(fcntl.fcntl(top, fcntl.F_GETFL) & os.O_PATH), os.get_inheritable(top))
+print("kept", os.get_inheritable(os.open("d", os.O_PATH)) if False else fcntl.fcntl(top, fcntl.F_GETFD))
+print("openat", word(lambda: os.read(os.open("x", os.O_RDONLY, dir_fd=top), 9)))
+print("create", word(lambda: os.write(os.open("y", os.O_CREAT | os.O_WRONLY, dir_fd=top), b"new")))
+print("rename", word(lambda: os.rename("y", "z", src_dir_fd=top, dst_dir_fd=top)), sorted(os.listdir("d")))
+print("read", word(lambda: os.read(os.open("d/x", os.O_PATH), 9)))
+print("write", word(lambda: os.write(os.open("d/x", os.O_PATH), b"x")))
+print("fchmod", word(lambda: libc.fchmod(os.open("d/x", os.O_PATH), 0o600)))
+print("again", word(lambda: os.read(os.open(f"/proc/self/fd/{os.open('d/x', os.O_PATH)}", os.O_RDONLY), 9)))
+print("link", word(lambda: os.close(os.open("link", os.O_PATH | os.O_NOFOLLOW))))
+os.symlink("d/x", "link")
+descriptor = os.open("link", os.O_PATH | os.O_NOFOLLOW)
+print("link", os.readlink("", dir_fd=descriptor), oct(os.fstat(descriptor).st_mode))
+print("fchdir", word(lambda: os.fchdir(top)), sorted(os.listdir(".")), word(lambda: os.read(os.open("x", 0), 9)))
+sys.stdout.flush()
+pid = os.fork()
+if not pid:
+    execveat(os.open("/bin/echo", os.O_PATH), b"echo")
+    os._exit(9)
+print("execveat", os.waitpid(pid, 0)[1])
+"""
+
+
+@pytest.mark.both_identities
+def test_p12_what_an_o_path_descriptor_is_good_for(runner: support.Runner) -> None:
+    command = [runner.identity.python, "-I", "-c", O_PATH_USES]
+    native = runner.native(command)
+    runner.fresh()
+    supervised = runner.supervise(command)
+    assert native.status == 0, native
+    assert supervised.out == native.out
+    assert supervised.status == 0, supervised
+
+
+O_PATH_TRICKS = """
+import ctypes, errno, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+secret, outside = sys.argv[1:3]
+def attempt(name, act):
+    try:
+        print(name, "DONE", act())
+    except OSError as error:
+        print(name, errno.errorcode[error.errno])
+def check(result):
+    if result < 0:
+        raise OSError(ctypes.get_errno(), "call")
+    return result
+path = os.open(secret, os.O_PATH)
+attempt("self", lambda: os.read(os.open(f"/proc/self/fd/{path}", os.O_RDONLY), 99))
+attempt("thread", lambda: os.read(os.open(f"/proc/thread-self/fd/{path}", os.O_RDONLY), 99))
+attempt("pid", lambda: os.read(os.open(f"/proc/{os.getpid()}/fd/{path}", os.O_RDONLY), 99))
+attempt("dev", lambda: os.read(os.open(f"/dev/fd/{path}", os.O_RDONLY), 99))
+folder = os.open(os.path.dirname(secret), os.O_PATH)
+attempt("at", lambda: os.read(os.open(os.path.basename(secret), os.O_RDONLY, dir_fd=folder), 99))
+attempt("proc", lambda: os.read(os.open(f"/proc/self/fd/{folder}/{os.path.basename(secret)}", os.O_RDONLY), 99))
+attempt("link", lambda: check(libc.linkat(-100, f"/proc/self/fd/{path}".encode(), -100, b"alias", 0x400)))
+attempt("empty", lambda: check(libc.linkat(path, b"", -100, b"alias", 0x1000)))
+other = os.open(outside, os.O_PATH)
+attempt("write", lambda: os.open(f"/proc/self/fd/{other}", os.O_WRONLY))
+attempt("truncate", lambda: os.truncate(f"/proc/self/fd/{other}", 0))
+attempt("chmod", lambda: os.chmod(f"/proc/self/fd/{other}", 0o777))
+attempt("create", lambda: os.open("new", os.O_CREAT | os.O_WRONLY, dir_fd=os.open(os.path.dirname(outside), os.O_PATH)))
+"""
+
+
+@pytest.mark.both_identities
+def test_p12_an_o_path_descriptor_is_no_way_around(runner: support.Runner) -> None:
+    key, other = secret(runner), outside(runner)
+    before = support.snapshot(runner.home)
+    result = runner.supervise([runner.identity.python, "-I", "-c", O_PATH_TRICKS, str(key), str(other)])
+    assert result.status == 0, result
+    answers = dict(line.split(" ", 1) for line in result.out.splitlines())
+    assert len(answers) == 12
+    assert answers.pop("empty") in ("EACCES", "ENOENT")  # ENOENT is the kernel's own without a capability
+    assert set(answers.values()) == {"EACCES"}, answers
+    assert "canary" not in result.out
+    assert support.snapshot(runner.home) == before
+    assert stat.S_IMODE(other.stat().st_mode) == 0o644
