@@ -131,7 +131,7 @@ class Engine:
         self._hot_read = hot_reader(context)
         self._names = {row.number: row.name for row in table.load().values()}
         self._identity.limit()
-        sys.setswitchinterval(0.001)
+        sys.setswitchinterval(0.0001)  # the flusher must not keep a paused call waiting
 
     # -- the loop --------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pincer_trace.executor.context import Context
     from pincer_trace.executor.opens import Handler
     from pincer_trace.gateway.tasks import Task
+    from pincer_trace.profile import Decision
 
 _CWD = libc.AT_FDCWD
 _REMOVEDIR = 0x200
@@ -219,11 +220,12 @@ class Names:
         c = self._c
         if flags & ~(_NOREPLACE | _EXCHANGE | _WHITEOUT) or (flags & _EXCHANGE and flags & (_NOREPLACE | _WHITEOUT)):
             raise OSError(errno.EINVAL, "renameat2")
-        source, source_name = self._parent(task, olddirfd, old)
+        old_path, new_path = c.tasks.read_path(task, old), c.tasks.read_path(task, new)
+        source, source_name = c.resolver.parent(task, olddirfd, old_path)
         goal = -1
         witness = None
         try:
-            goal, goal_name = self._parent(task, newdirfd, new)
+            goal, goal_name = self._second_parent(task, source, olddirfd, old_path, newdirfd, new_path)
             found = None if source_name in _DOTS else _look(source, source_name.rstrip(b"/"))
             replaced = None if goal_name in _DOTS else _look(goal, goal_name.rstrip(b"/"))
             if self._is_refused(source, source_name, found, goal, goal_name, replaced, flags):
@@ -239,24 +241,23 @@ class Names:
             ends = [(origin, destination, found)]
             if flags & _EXCHANGE and replaced is not None:
                 ends.append((destination, origin, replaced))
-            if stat.S_ISREG(found.st_mode) and not flags & _EXCHANGE:
-                witness = ConfigWitness(source, source_name, found, goal, goal_name)
-            c.authority.demand(task, RENAME, origin)
-            decision = c.authority.demand(task, RENAME, destination, witness)
-            if replaced is not None:
-                c.authority.demand(task, UNLINK, destination, witness)
-            if replaced is None or not flags & _EXCHANGE:
-                c.authority.demand(task, WRITE if stat.S_ISREG(found.st_mode) else RENAME, destination, witness)
-            self._judge_reading(task, source, source_name, found, origin, destination)
+            decision = c.authority.demand(task, RENAME, destination) if c.authority.is_free(destination) else None
+            if decision is None or not c.authority.is_free(origin):
+                if stat.S_ISREG(found.st_mode) and not flags & _EXCHANGE:
+                    witness = ConfigWitness(source, source_name, found, goal, goal_name)
+                decision = self._judge_ends(task, origin, destination, flags, witness)
+                self._judge_reading(task, found, origin, destination)
             for here, there, what in ends:
                 if stat.S_ISDIR(what.st_mode):
                     self._judge_subtree(task, here, there)
-            sequence = c.authority.intend(
-                task, RENAME, origin, decision, {"to": os.fsdecode(destination.path), "flags": flags}
-            )
+            sequence = c.authority.intend(task, RENAME, origin, decision, {"to": os.fsdecode(destination.path)})
             with _Outcome(c, sequence):
-                owned = c.provenance.covers(source, 0, origin.path.count(b"/"))
-                libc.renameat2(source, source_name, goal, goal_name, flags)
+                leaves = not os.path.samestat(os.fstat(source), os.fstat(goal))
+                owned = leaves and c.provenance.covers(source, 0, origin.path.count(b"/"))
+                if flags:
+                    libc.renameat2(source, source_name, goal, goal_name, flags)
+                else:
+                    os.rename(source_name, goal_name, src_dir_fd=source, dst_dir_fd=goal)
                 if owned:
                     c.provenance.keep(goal, goal_name)
                 if replaced is not None and not flags & _EXCHANGE:
@@ -270,6 +271,16 @@ class Names:
             os.close(source)
             if goal >= 0:
                 os.close(goal)
+
+    def _second_parent(
+        self, task: Task, source: int, olddirfd: int, old_path: bytes, newdirfd: int, new_path: bytes
+    ) -> tuple[int, bytes]:
+        """The other end's parent; most renames stay in one directory, which is walked once."""
+        cut, old_cut = new_path.rfind(b"/") + 1, old_path.rfind(b"/") + 1
+        name = new_path[cut:]
+        if name and olddirfd == newdirfd and new_path[:cut] == old_path[:old_cut] and old_cut < len(old_path):
+            return os.dup(source), name
+        return self._c.resolver.parent(task, newdirfd, new_path)
 
     def _is_refused(
         self,
@@ -295,9 +306,20 @@ class Names:
             return True
         return replaced is not None and stat.S_ISDIR(replaced.st_mode) != directory
 
-    def _judge_reading(
-        self, task: Task, parent: int, name: bytes, found: os.stat_result, origin: Target, destination: Target
-    ) -> None:
+    def _judge_ends(
+        self, task: Task, origin: Target, destination: Target, flags: int, witness: ConfigWitness | None
+    ) -> Decision:
+        """The name that goes, the name that comes, what that overwrites, and the content that appears there."""
+        demand = self._c.authority.demand
+        demand(task, RENAME, origin)
+        decision = demand(task, RENAME, destination, witness)
+        if destination.found is not None:
+            demand(task, UNLINK, destination, witness)
+        if not flags & _EXCHANGE:
+            demand(task, WRITE, destination, witness)
+        return decision
+
+    def _judge_reading(self, task: Task, found: os.stat_result, origin: Target, destination: Target) -> None:
         """A secret may not be moved to where it could be read."""
         if not stat.S_ISREG(found.st_mode):
             return

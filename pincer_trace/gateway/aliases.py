@@ -37,6 +37,7 @@ class Aliases:
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
         self.moved = self._links()
+        self._reals = tuple(real for real, _ in self.moved)
         self._known: dict[bool, dict[tuple[int, int], bytes]] = {}
         self._looked = 0
 
@@ -54,6 +55,8 @@ class Aliases:
 
     def protected_place(self, path: bytes) -> bytes | None:
         """The protected name of a path that lies behind a symbolic link at a protected place."""
+        if not path.startswith(self._reals):
+            return None
         for real, name in self.moved:
             if path == real or path.startswith(real + b"/"):
                 return name + path[len(real) :]

@@ -60,14 +60,14 @@ def how(flags: int, mode: int = 0, resolve: int = RESOLVE_NO_MAGICLINKS) -> obje
 
 OPENAT2 = ctypes.c_long(_OPENAT2)
 HOW_SIZE = ctypes.c_size_t(24)
-_get_errno = ctypes.get_errno
+get_errno = ctypes.get_errno
 
 
 def openat2(directory: int, path: bytes, how_pointer: object) -> int:
     """Open with a pointer made by `how`; the path ends at its first NUL. See openat2(2)."""
     result: int = syscall(OPENAT2, directory, path, how_pointer, HOW_SIZE)
     if result < 0:
-        number = _get_errno()
+        number = get_errno()
         raise OSError(number, path)
     return result
 
@@ -84,7 +84,7 @@ def pidfd_getfd(pidfd: int, descriptor: int) -> int:
     """Copy a descriptor out of the task behind `pidfd`, close-on-exec. See pidfd_getfd(2)."""
     result: int = syscall(_PIDFD_GETFD, pidfd, descriptor, 0)
     if result < 0:
-        number = _get_errno()
+        number = get_errno()
         raise OSError(number, os.strerror(number))
     return result
 
@@ -157,25 +157,32 @@ def set_filesystem_ids(uid: int, gid: int, groups: tuple[int, ...]) -> None:
             raise OSError(1, f"{name} {value}")
 
 
+def _plain(name: str, *arguments: object) -> None:
+    """A call whose integers are all C ints: ctypes passes those as they are."""
+    if syscall(NUMBER[name], *arguments) < 0:
+        number = get_errno()
+        raise OSError(number, os.strerror(number))
+
+
 def renameat2(old_directory: int, old: bytes, new_directory: int, new: bytes, flags: int) -> None:
-    call("renameat2", old_directory, old, new_directory, new, flags)
+    _plain("renameat2", old_directory, old, new_directory, new, flags)
 
 
 def linkat(old_directory: int, old: bytes, new_directory: int, new: bytes, flags: int) -> None:
-    call("linkat", old_directory, old, new_directory, new, flags)
+    _plain("linkat", old_directory, old, new_directory, new, flags)
 
 
 def fchmodat(directory: int, name: bytes, mode: int) -> None:
-    call("fchmodat", directory, name, mode)
+    _plain("fchmodat", directory, name, mode)
 
 
 def fchownat(directory: int, name: bytes, uid: int, gid: int, flags: int) -> None:
-    call("fchownat", directory, name, uid, gid, flags)
+    _plain("fchownat", directory, name, uid, gid, flags)
 
 
 def utimensat(directory: int, name: bytes | None, times: bytes | None, flags: int) -> None:
     """Set times, from the worker's own two struct timespec: UTIME_NOW and UTIME_OMIT pass. See utimensat(2)."""
-    call("utimensat", directory, name, times, flags)
+    _plain("utimensat", directory, name, times, flags)
 
 
 def birth_time(descriptor: int) -> tuple[int, int]:

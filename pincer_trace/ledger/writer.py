@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 DONE = "done"
 REFUSED = "EACCES"
 
+_WORDS = 1024  # kept quotations
+_BATCH = 64  # lines of allowed reads in one write(2)
+
 
 class LedgerFull(Exception):
     """A record could not be written (no space, quota, file-size limit, I/O error), so nothing may be done.
@@ -48,7 +51,7 @@ class Ledger:
     """
 
     __slots__ = (
-        "_fd", "_mutex", "_next", "_session", "_size", "_torn",
+        "_fd", "_mutex", "_next", "_session", "_size", "_torn", "_words",
         "allowed", "denials", "failures", "read_calls", "unrecorded",
     )  # fmt: skip
 
@@ -57,6 +60,7 @@ class Ledger:
         self._fd = fd
         self._session = session
         self._mutex = allocate_lock()  # guards all below; held for a number and one write(2)
+        self._words: dict[tuple[bytes, str, str, str, str], tuple[str, str]] = {}
         self._next = 1
         self._size = 0  # bytes of whole lines
         self._torn = 0  # errno for good, once a torn line could not be taken back
@@ -84,11 +88,12 @@ class Ledger:
 
         Raises `LedgerFull`: then the effect must not be performed.
         """
+        words = self._words.get((exe, effect, verdict, rule, reason))
+        if words is None:
+            words = self._quote_words(exe, effect, verdict, rule, reason)
         body = (
-            f'"time":{time():.6f},"kind":"intent","pid":{pid},'
-            f'"exe":{quote(exe.decode("utf-8", "surrogateescape"))},"effect":{quote(effect)},'
-            f'"path":{quote(path.decode("utf-8", "surrogateescape"))},"dev":{dev},"ino":{ino},'
-            f'"verdict":{quote(verdict)},"rule":{quote(rule)},"reason":{quote(reason)},"votes":[]'
+            f'"time":{time():.6f},"kind":"intent","pid":{pid},{words[0]}'
+            f'"path":{quote(path.decode("utf-8", "surrogateescape"))},"dev":{dev},"ino":{ino},{words[1]}'
         )
         if extra:
             body += ',"extra":' + encode(extra)
@@ -96,6 +101,16 @@ class Ledger:
             seq = self._append(body)
             self.allowed += 1
         return seq
+
+    def _quote_words(self, exe: bytes, effect: str, verdict: str, rule: str, reason: str) -> tuple[str, str]:
+        """The members around the path, which are the same few again and again."""
+        if len(self._words) >= _WORDS:
+            self._words.clear()
+        words = self._words[exe, effect, verdict, rule, reason] = (
+            f'"exe":{quote_bytes(exe)},"effect":{quote(effect)},',
+            f'"verdict":{quote(verdict)},"rule":{quote(rule)},"reason":{quote(reason)},"votes":[]',
+        )
+        return words
 
     def outcome(self, seq: int, errno: int, post: str = "") -> None:
         """Record what became of intent `seq`: 0 is done, else the errno; `post` is the state seen afterwards.
@@ -153,17 +168,23 @@ class Ledger:
     def reads(self, rows: Iterable[tuple[bytes, bytes, int, int, int, float, str]]) -> None:
         """Record allowed reads, a line for each row: exe, path, dev, ino, count, first time (Unix s), rule.
 
-        Raises `LedgerFull`; the rows before it are written.
+        Raises `LedgerFull`; the batches before it are written.
         """
+        bodies = []
+        total = 0
+        now = f'"time":{time():.6f},"kind":"reads","pid":null,"exe":'
         for exe, path, dev, ino, count, first, rule in rows:
-            body = (
-                f'"time":{time():.6f},"kind":"reads","pid":null,"exe":{quote_bytes(exe)},"effect":"read",'
+            total += count
+            bodies.append(
+                f'{now}{quote_bytes(exe)},"effect":"read",'
                 f'"path":{quote_bytes(path)},"dev":{dev},"ino":{ino},"verdict":"allow","rule":{quote(rule)},'
                 f'"reason":"","votes":[],"outcome":"{DONE}","count":{count},"first":{first:.6f}'
             )
+        for at in range(0, len(bodies), _BATCH):
             with self._mutex:
-                self.read_calls += count
-                self._append(body)
+                self._append(*bodies[at : at + _BATCH])
+        with self._mutex:
+            self.read_calls += total
 
     def counts(self) -> dict[str, int]:
         """The counters by name, as session.json keeps them."""
@@ -202,23 +223,25 @@ class Ledger:
                 self._fd = -1
                 self._session.leave()
 
-    def _append(self, body: str) -> int:
-        """Number, finish and write one line; its number. Call with the mutex held."""
+    def _append(self, *bodies: str) -> int:
+        """Number, finish and write whole lines with one write(2); the first number. Call with the mutex held."""
         if self._torn:
             self.unrecorded += 1
             raise LedgerFull(self._torn)
         seq = self._next
-        line = finish(seq, body)
+        line = finish(seq, bodies[0])
+        if len(bodies) > 1:
+            line = b"".join([finish(number, body) for number, body in enumerate(bodies, seq)])
         try:
             written = os.write(self._fd, line)
         except OSError as error:
-            self.unrecorded += 1
+            self.unrecorded += len(bodies)
             raise LedgerFull(error.errno or EIO) from error
         if written != len(line):
             self.unrecorded += 1
             self._take_back()
             raise LedgerFull(ENOSPC)
-        self._next = seq + 1
+        self._next = seq + len(bodies)
         self._size += written
         return seq
 

@@ -27,6 +27,7 @@ class State:
         "accepted",
         "by_effect",
         "ends",
+        "free",
         "globs",
         "literals",
         "next",
@@ -47,12 +48,13 @@ class State:
         self.accepted: tuple[Rule, ...] = ()
         self.pending: tuple[Rule, ...] = ()
         self.by_effect: dict[str, tuple[Rule, ...]] = {}
+        self.free: bool | None = None  # whether all that can be done to files is allowed here, once known
 
 
 class Automaton:
     """`state(path)` gives the rules whose patterns match `path`, the first to be asked first."""
 
-    __slots__ = ("_kinds", "_owners", "_root_key", "_states", "root")
+    __slots__ = ("_directories", "_kinds", "_owners", "_root_key", "_states", "root")
 
     def __init__(self, rules: tuple[Rule, ...]) -> None:
         kinds: list[object] = []
@@ -70,18 +72,31 @@ class Automaton:
             self._enter(start, key)
         self._root_key = frozenset(key)
         self._states: dict[frozenset[int], State] = {}
+        self._directories: dict[bytes, State] = {}
         self.root = self._state(self._root_key)
 
     def state(self, path: bytes) -> State:
         """The state after an absolute `path`. A path that is not in normal form leads to the state without
         rules.
         """
+        directory, _, name = path.rpartition(b"/")
+        state = self._directories.get(directory)
+        if state is None or not name or not directory:  # the last: `/` and `//HOST:PORT`
+            return self._walk(path)
+        following = state.next.get(name)
+        return self.step(state, name) if following is None else following
+
+    def _walk(self, path: bytes) -> State:
+        """From the root, remembering where the directory led: most paths have neighbours."""
         if not path.startswith(b"/"):
             return self._state(frozenset())
-        state = self.root
+        above = state = self.root
         for component in split(path):
             following = state.next.get(component)
-            state = self.step(state, component) if following is None else following
+            above, state = state, self.step(state, component) if following is None else following
+        if len(self._directories) >= LIMIT:
+            self._directories.clear()
+        self._directories[path.rpartition(b"/")[0]] = above
         return state
 
     def step(self, state: State, component: bytes) -> State:

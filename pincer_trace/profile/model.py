@@ -16,6 +16,7 @@ a grant in other people's repositories; hence allow in that layer only lifts.
 
 from __future__ import annotations
 
+from pincer_trace.effects import CHANGES, READ
 from pincer_trace.profile.automaton import Automaton
 from pincer_trace.profile.gitconfig import is_executable
 from pincer_trace.profile.globs import matches
@@ -240,6 +241,27 @@ class Profile:
                 return Decision(rule.verdict, rule, f"{rule.reason} ({blocked})")
             return rule.decide()
         return _NO_RULE
+
+    def settled(self, effect: str, path: bytes) -> Decision | None:
+        """What `judge` would say, where it depends on no fact; None where it may."""
+        state = self._automaton.state(path)
+        rules = state.by_effect.get(effect)
+        if rules is None:
+            rules = _deciding(state, effect)
+        if not rules:
+            return _NO_RULE
+        first = rules[0]
+        if first.when or first.exe_components is not None or (first.tier and first.verdict == ALLOW):
+            return None
+        return first.decide()
+
+    def is_free(self, path: bytes) -> bool:
+        """Whether every change and every read of `path` is allowed, whatever the facts."""
+        state = self._automaton.state(path)
+        if state.free is None:
+            decisions = [self.settled(effect, path) for effect in (*CHANGES, READ)]
+            state.free = all(decision is not None and decision.verdict == ALLOW for decision in decisions)
+        return state.free
 
     def below(self, effect: str, directory: bytes) -> tuple[Rule, ...]:
         """The rules that may not allow `effect` on something strictly below `directory`, the strongest first

@@ -7,6 +7,7 @@ Whatever goes wrong on the way is a refusal (invariant 4).
 from __future__ import annotations
 
 import os
+import stat
 
 from pincer_trace.gateway.aliases import TooMany
 from pincer_trace.paths import display
@@ -130,8 +131,10 @@ class Authority:
 
     def judge(self, task: Task, effect: str, target: Target, witness: ConfigWitness | None = None) -> Decision:
         """The profile's decision, without a record."""
-        facts = EffectFacts(self._provenance, target, task.executable, witness)
-        decision = self._profile.judge(effect, target.path, facts)
+        decision = self._profile.settled(effect, target.path)
+        if decision is None:
+            facts = EffectFacts(self._provenance, target, task.executable, witness)
+            decision = self._profile.judge(effect, target.path, facts)
         found = target.found
         if found is not None and found.st_nlink > 1:
             try:
@@ -140,16 +143,24 @@ class Authority:
                 return Decision(
                     CONFIRM, None, "it has other names, and those of the protected files are too many to look up"
                 )
-            decision = self._stricter(decision, effect, name, facts)
-        if self._aliases.moved:
-            decision = self._stricter(decision, effect, self._aliases.protected_place(target.path), facts)
-        return decision
+            decision = self._stricter(task, decision, effect, name, target)
+        place = self._aliases.protected_place(target.path)
+        return decision if place is None else self._stricter(task, decision, effect, place, target)
 
-    def _stricter(self, decision: Decision, effect: str, name: bytes | None, facts: Facts) -> Decision:
+    def is_free(self, target: Target) -> bool:
+        """Whether every file effect on it is allowed, so that a call with several need not ask for each."""
+        found = target.found
+        return (
+            (found is None or found.st_nlink < 2 or stat.S_ISDIR(found.st_mode))
+            and self._profile.is_free(target.path)
+            and self._aliases.protected_place(target.path) is None
+        )
+
+    def _stricter(self, task: Task, decision: Decision, effect: str, name: bytes | None, target: Target) -> Decision:
         """The decision by another name of the same object, where that is stricter."""
         if name is None or not self.permits(decision):
             return decision
-        other = self._profile.judge(effect, name, facts)
+        other = self._profile.judge(effect, name, EffectFacts(self._provenance, target, task.executable))
         if other.verdict == ALLOW:
             return decision
         return Decision(other.verdict, other.rule, f"it is also {display(name, 200)}: {other.reason}")

@@ -60,7 +60,9 @@ def results(runner: support.Runner, supervised: bool, module: str, match: list[s
     for pattern in match:
         words += ["-m", pattern]
     for pattern in table("exclude.txt"):
-        words += ["-i", pattern]
+        who, _, name = pattern.rpartition(":")
+        if who in ("", runner.identity.name):
+            words += ["-i", name]
     before = support.children()
     how = {"timeout": 1500, "env": {"PYTHONDONTWRITEBYTECODE": "1"}}
     result = (runner.supervise if supervised else runner.native)([*words, module], **how)

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import support
 from hazards.path_programs.tools import (
-    SECRET,
     Unchanged,
     attack,
     compiled,
@@ -26,9 +25,19 @@ from hazards.path_programs.tools import (
 pytestmark = pytest.mark.both_identities
 
 OPENS = """
+LINKS = {"dangling": "nowhere", "link": "file", "dirlink": "dir", "far": "/nonexistent/x", "loop": "loop", "twice": "dangling",
+         "slash": "made/"}
 def fresh():
-    os.system("rm -rf t; mkdir t t/dir; echo content > t/file; ln -s nowhere t/dangling; ln -s file t/link; ln -s dir t/dirlink;"
-              "ln -s /nonexistent/x t/far; ln -s loop t/loop; ln -s dangling t/twice; ln -s 'made/' t/slash")
+    for name in os.listdir("t") if os.path.isdir("t") else ():
+        if name not in LINKS and name not in ("file", "dir"):
+            os.unlink("t/" + name)
+    for name in os.listdir("t/dir") if os.path.isdir("t/dir") else ():
+        os.unlink("t/dir/" + name)
+    os.makedirs("t/dir", exist_ok=True)
+    for name, text in LINKS.items():
+        if not os.path.islink("t/" + name):
+            os.symlink(text, "t/" + name)
+    make("t/file", b"content")
 names = ["file", "absent", "dangling", "link", "dir", "dirlink", "far", "loop", "twice", "slash", "file/", "absent/",
          "dir/", "dir/.", "dir/..", "dangling/", "file/x", "dir/new", "dirlink/new", "absent/new", "."]
 access = {"r": os.O_RDONLY, "w": os.O_WRONLY, "rw": os.O_RDWR, "3": 3}
@@ -37,20 +46,23 @@ extra = {"": 0, "c": os.O_CREAT, "cx": os.O_CREAT | os.O_EXCL, "t": os.O_TRUNC, 
          "cd": os.O_CREAT | os.O_DIRECTORY, "x": os.O_EXCL, "tmp": os.O_TMPFILE, "tmpc": os.O_TMPFILE | os.O_CREAT,
          "a": os.O_APPEND, "p": os.O_PATH, "pn": os.O_PATH | os.O_NOFOLLOW, "na": os.O_NOATIME}
 chosen = sys.argv[1].split(",")
+UNSHOWN = 0o100000 | os.O_NOFOLLOW | os.O_DIRECTORY  # O_LARGEFILE; and what belongs to the walk, a listed difference
 fresh()
 for name in names:
     for a in access:
         for e in chosen:
+            if a == "3" and e.startswith("tmp"):
+                continue
             found = call("openat", AT_FDCWD, "t/" + name, access[a] | extra[e], 0o640)
             answer = word(found)
             if found >= 0:
                 info = os.fstat(found)
                 flags = call("fcntl", found, 3)
-                answer = [stat.filemode(info.st_mode), info.st_size, flags & ~0o100000]
+                answer = [stat.filemode(info.st_mode), info.st_size, flags & ~UNSHOWN]
                 os.close(found)
             listing = sorted((n, stat.filemode(os.lstat(top + "/" + n).st_mode), os.lstat(top + "/" + n).st_size * (n != "dir"))
                              for top, below, files in os.walk("t") for n in below + files)
-            note(f"{name} {a} {e}", [answer, hash(str(listing)) if False else str(listing)])
+            note(f"{name} {a} {e}", [answer, str(listing)])
             if found >= 0 and extra[e] & (os.O_CREAT | os.O_TRUNC):
                 fresh()
 report()
@@ -105,14 +117,14 @@ assert descriptor >= 0, descriptor
 os.write(descriptor, b"evil")
 for label, where in (("hook", ".git/hooks/pre-commit"), ("home", sys.argv[1] + "/.bashrc"), ("own", "made")):
     note(label, word(call("linkat", AT_FDCWD, f"/proc/self/fd/{descriptor}", AT_FDCWD, where, AT_SYMLINK_FOLLOW)))
-    note(label + " empty", word(call("linkat", descriptor, "", AT_FDCWD, where + "2", AT_EMPTY_PATH)))
+    note(label + " empty", word(call("linkat", descriptor, "", AT_FDCWD, where, AT_EMPTY_PATH)))
 note("in hooks", word(call("openat", AT_FDCWD, ".git/hooks", os.O_TMPFILE | os.O_RDWR, 0o755)))
 report()
 """,
             str(runner.home),
         )
     assert found["hook"] == found["home"] == found["in hooks"] == "EACCES"
-    assert found["hook empty"] in ("EACCES", "ENOENT") and found["home empty"] in ("EACCES", "ENOENT", "ok")
+    assert found["hook empty"] in ("EACCES", "ENOENT") and found["home empty"] in ("EACCES", "ENOENT")
     assert found["own"] == "ok"
     assert (runner.work / "made").read_bytes() == b"evil"
 
@@ -151,6 +163,7 @@ def test_p20_on_the_own_file_they_answer_as_native(runner: support.Runner) -> No
 
 
 DIRFDS = """
+os.mkdir("top"); os.chdir("top")
 os.makedirs("a/sub"); make("a/f", b"first"); make("other", b"other")
 d = os.open("a", os.O_RDONLY | os.O_DIRECTORY)
 p = os.open("a", os.O_PATH | os.O_DIRECTORY)
@@ -195,8 +208,13 @@ report()
 def test_p22_relative_names_start_at_the_callers_descriptor(runner: support.Runner) -> None:
     found = same_as_native(runner, DIRFDS)
     assert found["read open f"] == found["junk open f"] == found["path open f"] == 5
-    assert found["cwd open f"] == "ENOENT" and found["closed open f"] == "EBADF"
+    assert found["closed open f"] == "EBADF"
 
+
+# Procfs is not changed by descriptor either: refused before the kernel says that it cannot be.
+PROC_REFUSED = (
+    "fchmod", "fchown", "futimens", "fchownat empty", "fchmodat2 empty", "fsetxattr", "fsetxattr bad", "fremovexattr", "setflags",
+)  # fmt: skip
 
 FCALL_KINDS = """
 make("f", b"abc"); os.mkdir("d"); os.mkfifo("p"); os.symlink("f", "l")
@@ -219,13 +237,16 @@ for label, fd in kinds.items():
     note(label + " futimens", word(call("utimensat", fd, 0, 0, 0)))
     note(label + " fchownat empty", word(call("fchownat", fd, "", -1, -1, AT_EMPTY_PATH)))
     note(label + " fchmodat2 empty", word(call("fchmodat2", fd, "", 0o700, AT_EMPTY_PATH)))
-    note(label + " setflags", word(call("ioctl", fd, 0x40086602, 0)))
+    note(label + " setflags", word(call("ioctl", fd, 0x40086602, ctypes.byref(ctypes.c_long(0)))))
+    note(label + " setflags null", word(call("ioctl", fd, 0x40086602, 0)))
 report()
 """
 
 
 def test_p98_calls_by_descriptor_answer_as_native(runner: support.Runner) -> None:
-    found = same_as_native(runner, FCALL_KINDS)
+    refused = {f"proc {name}": "EACCES" for name in PROC_REFUSED}
+    newer = {"cwd fsetxattr": "EBADF", "cwd fsetxattr bad": "EBADF"}  # Linux 6.13 takes AT_FDCWD there by accident
+    found = same_as_native(runner, FCALL_KINDS, allowed=refused | newer)
     assert found["path fchmod"] == found["closed fchmod"] == "EBADF"
 
 
@@ -394,7 +415,8 @@ report()
 
 
 def test_p90_proc_self_means_the_caller_however_it_is_reached(runner: support.Runner) -> None:
-    found = same_as_native(runner, SELF)
+    refused = {"mkdir in proc": "EACCES", "unlink in proc": "EACCES"}
+    found = same_as_native(runner, SELF, allowed=refused)
     assert found["to-3 r"] is True and found["proc rw"] is True and found["stat proc"] is True
 
 
@@ -423,8 +445,19 @@ report()
 
 
 NAMES = """
-os.makedirs("d/full/x"); make("f", b"f"); os.symlink("d", "dl"); os.symlink("f", "fl"); os.symlink("none", "dangling")
-os.mkdir("empty"); os.mkdir("e2"); os.mkfifo("fifo")
+def remove(path):
+    if os.path.isdir(path) and not os.path.islink(path):
+        for name in os.listdir(path):
+            remove(path + "/" + name)
+        os.rmdir(path)
+    else:
+        os.unlink(path)
+def lay_out():
+    for name in os.listdir("."):
+        remove(name)
+    os.makedirs("d/full/x"); make("f", b"f"); os.symlink("d", "dl"); os.symlink("f", "fl"); os.symlink("none", "dangling")
+    os.mkdir("empty"); os.mkdir("e2"); os.mkfifo("fifo")
+lay_out()
 names = ["f", "f/", "f/.", "f/..", "d", "d/", "d/.", "d/..", "d//", ".", "..", "/", "./", "dl", "dl/", "dl/.", "fl", "fl/", "dangling",
          "dangling/", "none", "none/", "none/x", "f/x", "", "empty", "empty/", "empty/.", "d/full", "d/full/", "fifo/", "//", "x" * 256,
          "x" * 256 + "/", "e2/../f/"]
@@ -443,7 +476,7 @@ for name in names:
     note("link of followed " + label, word(call("linkat", AT_FDCWD, name, AT_FDCWD, "e2/l", AT_SYMLINK_FOLLOW)))
     if os.path.lexists("e2/l"): os.unlink("e2/l")
     for other in ("f", "d", "d/", "empty", "none", "none/", "dl", "dl/", "dangling", ".", "d/full/x", "d/full/../..", "", "f/"):
-        for flags in (0, 1, 2, 3, 4, 8):
+        for flags in (0, 1, 2, 3, 8) if other in ("f", "none", "d/") else (0, 2):
             label2 = f"rename {label} {other} {flags}"
             if os.path.lexists("moved"): raise SystemExit("moved")
             before = sorted(os.listdir("."))
@@ -451,16 +484,22 @@ for name in names:
             note(label2, word(answer))
             if answer == 0:
                 note(label2 + " =", sorted(os.listdir(".")))
-                os.system("rm -rf d f dl fl dangling none empty e2 fifo; mkdir -p d/full/x empty e2; printf f > f; ln -s d dl; ln -s f fl;"
-                          "ln -s none dangling; mkfifo fifo")
+                lay_out()
 report()
 """
 
 
 def test_p30_the_last_component_answers_as_native(runner: support.Runner) -> None:
     """`.`, `..`, trailing slashes, links to directories: the errno is the kernel's."""
-    allowed = {f"rename {name} {other} 4": None for name in () for other in ()}
-    same_as_native(runner, NAMES, allowed=allowed)
+    same_as_native(runner, NAMES)
+
+
+def test_p29_whiteouts_are_not_made(runner: support.Runner) -> None:
+    """RENAME_WHITEOUT leaves a device node: refused as on a file system without it, nothing moves."""
+    give(runner, runner.work / "f")
+    found, _ = attack(runner, "note('x', word(call('renameat2', AT_FDCWD, 'f', AT_FDCWD, 'g', WHITEOUT)))\nreport()")
+    assert found == {"x": "EPERM"}
+    assert [path.name for path in runner.work.iterdir()] == ["f"]
 
 
 def test_p30_sticky_directories(runner: support.Runner) -> None:
@@ -506,11 +545,11 @@ def do(name, buffer, size=None, fd=d):
 for resolve in (0, 1, 2, 4, 8, 16, 32, 8 | 16, 4 | 8, 2 | 8, 64, 1 << 40):
     for name in ("f", "l", "up", "abs", "magic", "../x", "e/../f", "e/../../x", "/x", "none", "e", "", "./f", "/"):
         note(f"{resolve} {name}", do(name, how(os.O_RDONLY, 0, resolve)))
-    for name in ("new", "up2", "../y", "e/new", "l", "up", "abs", "..", ".", "e/", "none/new", "/new2"):
+    for name in ("new", "up2", "../y", "e/new", "l", "up", "abs", "..", ".", "e/", "none/new", "/none/new2"):
         answer = do(name, how(os.O_CREAT | os.O_WRONLY, 0o600, resolve)) if resolve != 32 else 0
         note(f"create {resolve} {name}", answer)
         note(f"create excl {resolve} {name}", do(name, how(os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600, resolve)) if resolve != 32 else 0)
-        for made in ("d/new", "y", "d/e/new", "d/new2"):
+        for made in ("d/new", "y", "d/e/new"):
             if os.path.exists(made): os.unlink(made)
 for size in (0, 1, 8, 16, 23, 24, 25, 32, 4096, 4097, 1 << 20):
     note(f"size {size}", do("f", how(0, 0, 0, bytes(5000)), size))
@@ -602,10 +641,9 @@ def test_p36_pointers_at_the_edge_of_memory(runner: support.Runner) -> None:
         """
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p; libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
-libc.munmap.argtypes = libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t] if False else None
 base = libc.mmap(None, 4 * 4096, 3, 0x22, -1, 0)
-libc.mprotect(ctypes.c_void_p(base + 2 * 4096), ctypes.c_size_t(4096), 0)
 edge = base + 2 * 4096
+assert libc.munmap(ctypes.c_void_p(edge), ctypes.c_size_t(4096)) == 0
 make("f", b"f"); make("a" * 200, b"a")
 for name in (b"f", b"a" * 200, b"./" * 1500 + b"f"):
     for over in (0, 1):
@@ -629,12 +667,26 @@ report()
     assert found["null openat (0, 0)"] == "EFAULT"
 
 
+def test_p36_guard_pages(runner: support.Runner) -> None:
+    """A page without rights is EFAULT too."""
+    same_as_native(
+        runner,
+        """
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p; libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+bad = libc.mmap(None, 4096, 0, 0x22, -1, 0)
+note("open", word(call("openat", AT_FDCWD, bad, os.O_RDONLY, 0)))
+note("mkdir", word(call("mkdirat", AT_FDCWD, bad, 0o700)))
+report()
+""",
+    )
+
+
 def test_p26_the_supervisors_own_data_is_never_read(runner: support.Runner) -> None:
     """Every file of /proc/self that can be opened is compared with the one reached by the caller's number."""
     found, _ = attack(
         runner,
         """
-import time
 for name in sorted(os.listdir("/proc/self")):
     for prefix in ("/proc/self/", "/proc/thread-self/", f"/proc/self/task/{os.getpid()}/"):
         path = prefix + name
@@ -651,4 +703,3 @@ report()
 """,
     )
     assert found == {"cmdline": True, "done": True}
-    assert SECRET  # used by the other tests of this file

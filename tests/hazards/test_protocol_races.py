@@ -21,30 +21,36 @@ def counts(runner: support.Runner, command: list[str], timeout: float = 60) -> d
     return numbers(runner.supervise(command, timeout=timeout))
 
 
+def names(runner: support.Runner, forbidden: Path) -> list[str]:
+    """Two names that differ in one letter: of an allowed object, and of `forbidden`."""
+    allowed = give(runner, runner.work / "real" / forbidden.name, b"plain\n")
+    for letter, target in (("a", allowed), ("b", forbidden)):
+        (runner.work / letter).symlink_to(target.parent)
+    return [str(runner.work / letter / forbidden.name) for letter in "ab"]
+
+
+def assert_raced(found: dict[str, int]) -> None:
+    """The attack was made, and never came through."""
+    assert found["reached"] == found["other"] == 0, found
+    assert found["done"] and found["refused"], f"the race did not happen: {found}"
+
+
 @pytest.mark.parametrize("tries", [TRIES, pytest.param(SLOW, marks=pytest.mark.slow)])
 def test_p01_a_flipped_path_never_reads_the_secret(runner: support.Runner, tries: int) -> None:
-    allowed = give(runner, runner.work / "plain", b"plain\n")
-    found = counts(runner, [program("p1_flip"), "read", str(tries), str(allowed), str(secret(runner))], 600)
-    assert found["reached"] == 0
-    assert found["done"] and found["refused"], "the race did not happen"
-    assert found["done"] + found["refused"] > tries * 0.5
+    assert_raced(counts(runner, [program("p1_flip"), "read", str(tries), *names(runner, secret(runner))], 600))
 
 
 @pytest.mark.parametrize("tries", [TRIES, pytest.param(SLOW, marks=pytest.mark.slow)])
 def test_p01_a_flipped_path_never_opens_for_writing(runner: support.Runner, tries: int) -> None:
-    allowed = give(runner, runner.work / "plain", b"plain\n")
-    found = counts(runner, [program("p1_flip"), "write", str(tries), str(allowed), str(outside(runner))], 600)
-    assert found["reached"] == 0
-    assert found["done"] and found["refused"], "the race did not happen"
+    assert_raced(counts(runner, [program("p1_flip"), "write", str(tries), *names(runner, outside(runner))], 600))
 
 
 @pytest.mark.parametrize("call", ["truncate", "chmod", "unlink", "rename", "onto"])
 def test_p01_a_flipped_path_never_changes_the_other(runner: support.Runner, call: str) -> None:
-    allowed, forbidden = give(runner, runner.work / "plain", b"plain\n"), outside(runner)
+    forbidden = outside(runner)
     before = support.snapshot(forbidden.parent), forbidden.stat().st_ino
-    found = counts(runner, [program("p1_flip"), call, "600", str(allowed), str(forbidden)])
+    assert_raced(counts(runner, [program("p1_flip"), call, "600", *names(runner, forbidden)]))
     assert (support.snapshot(forbidden.parent), forbidden.stat().st_ino) == before
-    assert found["done"] and found["refused"], "the race did not happen"
 
 
 def test_p02_killed_while_asking(runner: support.Runner) -> None:
@@ -52,10 +58,10 @@ def test_p02_killed_while_asking(runner: support.Runner) -> None:
     result = runner.supervise([program("p2_storm"), "killed", "150"])
     assert numbers(result) == {"wrong": 0}
     named = [entry for entry in result.decisions if Path(entry["path"]).name.startswith("own-") and entry["pid"]]
-    assert len({entry["pid"] for entry in named}) > 100
+    assert len({entry["pid"] for entry in named}) > 30
     wrong = [entry for entry in named if Path(entry["path"]).name.split("-")[1] != str(entry["pid"])]
     assert not wrong
-    assert not [entry for entry in result.decisions if entry["kind"] == "failure"] if "kind" in named[0] else True
+    assert not [entry for entry in result.decisions if "supervisor failed" in entry["reason"]]
     # a file that is left bears its maker's number or nothing: the killed one had opened it, not another
     for path in runner.work.glob("own-*"):
         assert path.read_bytes() in (b"", path.name.split("-")[1].encode() + b"\n")
@@ -72,7 +78,7 @@ def test_p02_pid_numbers_that_come_round(runner: support.Runner) -> None:
     limit = "mount -t proc proc /proc && echo 340 > /proc/sys/kernel/pid_max || exit 77; exec \"$@\""
     sessions = runner.base / "sessions-reuse"
     sessions.mkdir()
-    words = ["unshare", "--pid", "--fork", "--mount", "sh", "-c", limit, "sh", runner.identity.python, "-m", "pincer_trace"]
+    words = ["unshare", "--pid", "--fork", "--mount", "sh", "-c", limit, "sh", runner.identity.python, "-I", "-m", "pincer_trace"]
     words += ["--session-dir", str(sessions), "--quiet", "--", program("p2_storm"), "reuse", "700"]
     result = runner.native(words)
     if result.status == 77:
@@ -155,7 +161,7 @@ os.mkdir("d")
 open("d/x", "w").write("inside")
 top = os.open("d", os.O_PATH | os.O_CLOEXEC)
 print("flags", bool(fcntl.fcntl(top, fcntl.F_GETFL) & os.O_PATH), os.get_inheritable(top))
-print("kept", os.get_inheritable(os.open("d", os.O_PATH)) if False else fcntl.fcntl(top, fcntl.F_GETFD))
+print("kept", fcntl.fcntl(top, fcntl.F_GETFD))
 print("openat", word(lambda: os.read(os.open("x", os.O_RDONLY, dir_fd=top), 9)))
 print("create", word(lambda: os.write(os.open("y", os.O_CREAT | os.O_WRONLY, dir_fd=top), b"new")))
 print("rename", word(lambda: os.rename("y", "z", src_dir_fd=top, dst_dir_fd=top)), sorted(os.listdir("d")))
@@ -215,7 +221,8 @@ other = os.open(outside, os.O_PATH)
 attempt("write", lambda: os.open(f"/proc/self/fd/{other}", os.O_WRONLY))
 attempt("truncate", lambda: os.truncate(f"/proc/self/fd/{other}", 0))
 attempt("chmod", lambda: os.chmod(f"/proc/self/fd/{other}", 0o777))
-attempt("create", lambda: os.open("new", os.O_CREAT | os.O_WRONLY, dir_fd=os.open(os.path.dirname(outside), os.O_PATH)))
+folder = os.open(os.path.dirname(outside), os.O_PATH)
+attempt("create", lambda: os.open(os.path.basename(outside), os.O_CREAT | os.O_TRUNC | os.O_WRONLY, dir_fd=folder))
 """
 
 
@@ -228,7 +235,7 @@ def test_p12_an_o_path_descriptor_is_no_way_around(runner: support.Runner) -> No
     answers = dict(line.split(" ", 1) for line in result.out.splitlines())
     assert len(answers) == 12
     assert answers.pop("empty") in ("EACCES", "ENOENT")  # ENOENT is the kernel's own without a capability
-    assert set(answers.values()) == {"EACCES"}, answers
+    assert {name: answer for name, answer in answers.items() if answer != "EACCES"} == {}
     assert "canary" not in result.out
     assert support.snapshot(runner.home) == before
     assert stat.S_IMODE(other.stat().st_mode) == 0o644

@@ -1,6 +1,7 @@
 /* P1: one thread changes a path between an allowed and a forbidden object as fast as it can, another passes it to
  * the kernel. Prints how often each object was reached.
- *   p1_flip CALL TRIES ALLOWED FORBIDDEN     CALL: read write path-at truncate chmod unlink rename link symlink
+ *   p1_flip CALL TRIES ALLOWED FORBIDDEN     CALL: read write truncate chmod unlink rename onto
+ * The two names differ in one letter, so that no third one is ever seen.
  * For calls that answer no descriptor the test looks at the forbidden object itself afterwards. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -12,28 +13,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char path[8192];
-static char names[2][4096];
+static char path[4096];
+static size_t where;
+static char letters[2];
 static volatile int stop;
 
 static void *flip(void *unused)
 {
-	size_t size = strlen(names[0]) + 1;
-	for (int turn = 0; !stop; turn = !turn)
-		for (volatile size_t i = 0; i < size; i++)
-			((volatile char *)path)[i] = names[turn][i];
+	while (!stop) {
+		((volatile char *)path)[where] = letters[0];
+		((volatile char *)path)[where] = letters[1];
+	}
 	return unused;
-}
-
-/* Both names get the same length, so that a half-written one is a rare third name and never a longer one. */
-static void pad(char *to, const char *name, size_t length)
-{
-	size_t missing = length - strlen(name);
-	const char *last = strrchr(name, '/');
-	size_t head = (size_t)(last - name) + 1;
-	memcpy(to, name, head);
-	memset(to + head, '/', missing);
-	strcpy(to + head + missing, last + 1);
 }
 
 int main(int argc, char **argv)
@@ -42,10 +33,13 @@ int main(int argc, char **argv)
 		return 2;
 	const char *call = argv[1];
 	long tries = atol(argv[2]);
-	size_t length = strlen(argv[3]) > strlen(argv[4]) ? strlen(argv[3]) : strlen(argv[4]);
-	pad(names[0], argv[3], length);
-	pad(names[1], argv[4], length);
-	strcpy(path, names[0]);
+	strcpy(path, argv[3]);
+	while (argv[3][where] == argv[4][where])
+		where++;
+	if (strcmp(argv[3] + where + 1, argv[4] + where + 1))
+		return 2;
+	letters[0] = argv[3][where];
+	letters[1] = argv[4][where];
 	struct stat allowed, forbidden;
 	if (stat(argv[3], &allowed) || stat(argv[4], &forbidden))
 		return 3;

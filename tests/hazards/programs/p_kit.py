@@ -97,7 +97,7 @@ def new_sessions(runner: support.Runner) -> Path:
 def broken(runner: support.Runner, fault: str, command: Sequence[str], **how: Any) -> support.Result:
     """Run `command` under a supervisor in which `fault` ("module:name.name=ERROR[@n]") happens. See p_inject.py."""
     sessions = new_sessions(runner)
-    words = [runner.identity.python, script("p_inject"), fault, "--session-dir", str(sessions), *how.pop("options", ())]
+    words = [runner.identity.python, "-I", script("p_inject"), fault, "--session-dir", str(sessions), *how.pop("options", ())]
     return runner._run([*words, "--", *command], sessions, how)
 
 
@@ -117,7 +117,7 @@ class Live:
         self.runner = runner
         identity = runner.identity
         self.sessions = new_sessions(runner)
-        ours = [identity.python, *(words or ("-m", "pincer_trace")), "--session-dir", str(self.sessions), *options, "--"]
+        ours = [identity.python, *(words or ("-I", "-m", "pincer_trace")), "--session-dir", str(self.sessions), *options, "--"]
         self.environment = support.environment(identity, runner.home, env)
         how: dict[str, Any] = {}
         self.terminal = -1
