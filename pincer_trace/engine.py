@@ -251,6 +251,7 @@ class Engine:
 
     def _end(self, grace: float) -> None:
         """SIGTERM, time to tidy up, SIGKILL until nobody is left."""
+        self._identity.regain()
         for pid in self._living() if grace else ():
             _kill(pid, signal.SIGTERM)
             _kill(pid, signal.SIGCONT)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pincer_trace.executor.terminals import Terminals
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pincer_trace.executor.blocking import BlockingOpens
@@ -45,4 +47,4 @@ class Context:
         self.reads = reads
         self.blocking = blocking
         self.identity = identity
-        self.terminals: set[int] = set()  # device numbers of the pseudo-terminals that the tree made
+        self.terminals = Terminals()

@@ -63,6 +63,11 @@ class Identity:
         if self.privileged:
             libc.set_capabilities(self._own.capabilities, self._permitted, 0)
 
+    def regain(self) -> None:
+        """Take back, for this thread, every capability that we were started with: to end processes of other ids."""
+        if self.privileged:
+            libc.set_capabilities(self._permitted, self._permitted, 0)
+
     def note_change(self) -> None:
         """A worker is about to change its ids or capabilities."""
         if self.privileged:

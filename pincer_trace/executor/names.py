@@ -67,7 +67,7 @@ class Names:
 
     def _absent(self, parent: int, name: bytes) -> None:
         """Raises OSError EEXIST when the name is taken, ENOENT when its directory was removed."""
-        if name in _DOTS or _look(parent, name.rstrip(b"/")) is not None:
+        if name.rstrip(b"/") in _DOTS or _look(parent, name.rstrip(b"/")) is not None:
             raise OSError(errno.EEXIST, name)
         if os.fstat(parent).st_nlink == 0:
             raise OSError(errno.ENOENT, name)
@@ -190,7 +190,10 @@ class Names:
         c = self._c
         if flags & ~_REMOVEDIR:
             raise OSError(errno.EINVAL, "unlinkat")
-        parent, name = self._parent(task, dirfd, address)
+        path = c.tasks.read_path(task, address)
+        if path and flags & _REMOVEDIR and not path.strip(b"/"):
+            raise OSError(errno.EBUSY, path)  # the root
+        parent, name = c.resolver.parent(task, dirfd, path)
         try:
             bare = name.rstrip(b"/")
             found = None if bare in _DOTS else _look(parent, bare)
@@ -226,8 +229,8 @@ class Names:
         witness = None
         try:
             goal, goal_name = self._second_parent(task, source, olddirfd, old_path, newdirfd, new_path)
-            found = None if source_name in _DOTS else _look(source, source_name.rstrip(b"/"))
-            replaced = None if goal_name in _DOTS else _look(goal, goal_name.rstrip(b"/"))
+            found = None if source_name.rstrip(b"/") in _DOTS else _look(source, source_name.rstrip(b"/"))
+            replaced = None if goal_name.rstrip(b"/") in _DOTS else _look(goal, goal_name.rstrip(b"/"))
             if self._is_refused(source, source_name, found, goal, goal_name, replaced, flags):
                 libc.renameat2(source, source_name, goal, goal_name, flags)  # the kernel refuses with its own errno
                 raise OSError(errno.EXDEV, "rename")
@@ -238,6 +241,8 @@ class Names:
                 raise OSError(errno.EPERM, "RENAME_WHITEOUT")
             origin = self._target(source, source_name, found)
             destination = self._target(goal, goal_name, replaced)
+            arriving = self._target(goal, goal_name, found)
+            arriving.moved = (source, source_name.rstrip(b"/"))
             ends = [(origin, destination, found)]
             if flags & _EXCHANGE and replaced is not None:
                 ends.append((destination, origin, replaced))
@@ -245,7 +250,7 @@ class Names:
             if decision is None or not c.authority.is_free(origin):
                 if stat.S_ISREG(found.st_mode) and not flags & _EXCHANGE:
                     witness = ConfigWitness(source, source_name, found, goal, goal_name)
-                decision = self._judge_ends(task, origin, destination, flags, witness)
+                decision = self._judge_ends(task, origin, destination, arriving, flags, witness)
                 self._judge_reading(task, found, origin, destination)
             for here, there, what in ends:
                 if stat.S_ISDIR(what.st_mode):
@@ -293,7 +298,7 @@ class Names:
         flags: int,
     ) -> bool:
         """Whether the kernel is certain to refuse: then it says with which errno, and nothing needs judging."""
-        if found is None or goal_name in _DOTS:
+        if found is None or goal_name.rstrip(b"/") in _DOTS:
             return True
         if os.fstat(source).st_dev != os.fstat(goal).st_dev:
             return True
@@ -307,16 +312,26 @@ class Names:
         return replaced is not None and stat.S_ISDIR(replaced.st_mode) != directory
 
     def _judge_ends(
-        self, task: Task, origin: Target, destination: Target, flags: int, witness: ConfigWitness | None
+        self,
+        task: Task,
+        origin: Target,
+        destination: Target,
+        arriving: Target,
+        flags: int,
+        witness: ConfigWitness | None,
     ) -> Decision:
         """The name that goes, the name that comes, what that overwrites, and the content that appears there."""
         demand = self._c.authority.demand
         demand(task, RENAME, origin)
-        decision = demand(task, RENAME, destination, witness)
+        decision = demand(task, RENAME, arriving, witness)
+        demand(task, WRITE, arriving, witness)
         if destination.found is not None:
-            demand(task, UNLINK, destination, witness)
-        if not flags & _EXCHANGE:
-            demand(task, WRITE, destination, witness)
+            demand(task, RENAME if flags & _EXCHANGE else UNLINK, destination, witness)
+        if flags & _EXCHANGE and destination.found is not None:
+            back = self._target(origin.parent, origin.name, destination.found)
+            back.moved = (destination.parent, destination.name)
+            demand(task, RENAME, back)
+            demand(task, WRITE, back)
         return decision
 
     def _judge_reading(self, task: Task, found: os.stat_result, origin: Target, destination: Target) -> None:
@@ -350,8 +365,15 @@ class Names:
                                 task, RENAME, here, "the directory is too large to be judged name by name"
                             )
                         relative = below + b"/" + name
-                        for end in (here, there):
-                            c.authority.demand(task, RENAME, Target(end.path + relative, parent=directory, name=name))
+                        c.authority.demand(task, RENAME, Target(here.path + relative, parent=directory, name=name))
+                        arriving = Target(
+                            there.path + relative,
+                            parent=directory,
+                            name=name,
+                            inner=relative.count(b"/"),
+                            outer=there.parent,
+                        )
+                        c.authority.demand(task, RENAME, arriving)
                         if is_directory:
                             flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
                             pending.append((os.open(name, flags, dir_fd=directory), relative))

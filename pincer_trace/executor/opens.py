@@ -13,7 +13,7 @@ import stat
 
 from pincer_trace.effects import CREATE, READ, TRUNCATE, WRITE
 from pincer_trace.executor.context import ANSWERED
-from pincer_trace.gateway.resolve import Forbidden
+from pincer_trace.gateway.resolve import Forbidden, process_of
 from pincer_trace.kernel import libc, procfs
 from pincer_trace.kernel.libc import how, openat2
 from pincer_trace.kernel.notify import Continue
@@ -48,7 +48,6 @@ _RESOLVE_KNOWN = 0x3F
 # Character devices that hold nothing: a write to them changes nothing. Documentation/admin-guide/devices.txt
 _HARMLESS_DEVICES = frozenset(os.makedev(1, minor) for minor in (3, 5, 7, 8, 9))
 _TTY, _CONSOLE, _PTMX = os.makedev(5, 0), os.makedev(5, 1), os.makedev(5, 2)
-_TIOCGPTN = 0x80045430
 _PTS_MAJORS = range(136, 144)
 
 _CONTINUE_PATH = Continue(Continue.FLOOR_HOLDS)  # O_PATH is in a register, and such a descriptor gives no data (P12)
@@ -118,12 +117,12 @@ class Opens:
     def _read(self, identity: int, task: Task, dirfd: int, path: bytes, flags: int, resolve: int) -> object:
         c = self._c
         resolver = c.resolver
-        pin = self._pin(task, dirfd, path, flags & _WALK, resolve)
+        pin, held = self._pin(task, dirfd, path, flags & _WALK, resolve)
         try:
             found = os.fstat(pin)
             kind = found.st_mode & 0o170000
             if kind not in _PLAIN or resolver.in_procfs(found.st_dev):
-                return self._special(identity, task, pin, found, flags)
+                return self._special(identity, task, pin, found, flags, held)
             entry = c.reads.hot.get((task.executable_id, found.st_dev, found.st_ino, found.st_ctime_ns))
             if entry is None:
                 target = Target(_live_name(resolver.path_of(pin), found), descriptor=pin, found=found)
@@ -135,34 +134,34 @@ class Opens:
         c.reads.count(entry)
         return ANSWERED
 
-    def _pin(self, task: Task, dirfd: int, path: bytes, walk: int, resolve: int) -> int:
-        """An O_PATH descriptor of the object, with the call's own walk flags. Raises OSError, Forbidden."""
+    def _pin(self, task: Task, dirfd: int, path: bytes, walk: int, resolve: int) -> tuple[int, int]:
+        """An O_PATH descriptor of the object, with the call's own walk flags, and how the caller holds it (`walk`).
+
+        Raises OSError, Forbidden.
+        """
         if not path:
             raise OSError(errno.ENOENT, path)
         resolver = self._c.resolver
-        base, owned = resolver.base(task, dirfd, path)
+        base, owned = resolver.base(task, dirfd, path, in_root=bool(resolve & libc.RESOLVE_IN_ROOT))
         try:
             if resolve:
-                pointer = how(_O_PATH | _CLOEXEC | walk, 0, resolve | libc.RESOLVE_NO_MAGICLINKS)
-                pin = openat2(base, path, pointer)
-                if resolver.in_procfs(os.fstat(pin).st_dev):
-                    resolver_path = resolver.path_of(pin)
-                    if b"/proc/%d" % os.getpid() in resolver_path:
-                        os.close(pin)
-                        raise OSError(errno.EXDEV, path)
-                return pin
-            pin = resolver.pin_from(task, base, path, self._pins[walk], not walk & os.O_NOFOLLOW)
+                pin = openat2(base, path, how(_O_PATH | _CLOEXEC | walk, 0, resolve | libc.RESOLVE_NO_MAGICLINKS))
+                if resolver.in_procfs(os.fstat(pin).st_dev) and process_of(resolver.path_of(pin)) == os.getpid():
+                    os.close(pin)
+                    raise OSError(errno.EXDEV, path)  # /proc/self would be ours
+                return pin, -1
+            pin, held = resolver.pin_from(task, base, path, self._pins[walk], not walk & os.O_NOFOLLOW)
             if walk & os.O_DIRECTORY and not stat.S_ISDIR(os.fstat(pin).st_mode):
                 os.close(pin)
                 raise OSError(errno.ENOTDIR, path)
-            return pin
+            return pin, held
         finally:
             if owned:
                 os.close(base)
 
     # -- objects that are no plain files ---------------------------------------------------------------------
 
-    def _special(self, identity: int, task: Task, pin: int, found: os.stat_result, flags: int) -> object:
+    def _special(self, identity: int, task: Task, pin: int, found: os.stat_result, flags: int, held: int) -> object:
         """Procfs files, devices, FIFOs, links: reached for reading or for writing; `pin` stays the caller's."""
         c = self._c
         kind = stat.S_IFMT(found.st_mode)
@@ -182,7 +181,7 @@ class Opens:
             return self._controlling_terminal(identity, task, flags)
         elif kind == stat.S_IFCHR and os.major(found.st_rdev) in _PTS_MAJORS:
             self._check_terminal(task, target, found.st_rdev, WRITE if writes else READ)
-        if writes and self._is_held(flags):
+        if writes and _covers(held, flags):
             return self._reopen_held(identity, task, pin, flags, found, target)
         nameless = not path.startswith(b"/") or path.startswith(b"/memfd:")  # pipes and the like of the tree's own
         if nameless or (kind == stat.S_IFCHR and found.st_rdev in _HARMLESS_DEVICES):
@@ -201,11 +200,6 @@ class Opens:
             return ANSWERED
         return self._reopen(identity, task, pin, flags, sequence, found)
 
-    def _is_held(self, flags: int) -> bool:
-        """Whether the walk ended at a descriptor of the caller's own that has the access which is asked (P26)."""
-        held = self._c.resolver.held
-        return held >= 0 and held & os.O_ACCMODE in (flags & os.O_ACCMODE, os.O_RDWR) and bool(flags & os.O_ACCMODE)
-
     def _reopen_held(
         self, identity: int, task: Task, pin: int, flags: int, found: os.stat_result, target: Target
     ) -> object:
@@ -220,7 +214,7 @@ class Opens:
     def _check_terminal(self, task: Task, target: Target, device: int, effect: str) -> None:
         """Other people's terminals can be typed on and listened to: only our own, and those that the tree made."""
         c = self._c
-        if device in c.terminals or procfs.stat(task.tid).tty == _tty_number(device):
+        if c.terminals.made(target.descriptor) or procfs.stat(task.tid).tty == _tty_number(device):
             return
         c.authority.forbid(task, effect, target, "it is the terminal of another session")
 
@@ -254,21 +248,21 @@ class Opens:
             if flags & os.O_DIRECTORY:
                 raise OSError(errno.EINVAL, "O_CREAT | O_DIRECTORY")  # since Linux 6.4; before it could half succeed
             return self._open_or_create(identity, task, dirfd, path, flags, mode, resolve)
-        pin = self._pin(task, dirfd, path, flags & _WALK, resolve)
+        pin, held = self._pin(task, dirfd, path, flags & _WALK, resolve)
         try:
-            return self._write_existing(identity, task, pin, flags)
+            return self._write_existing(identity, task, pin, flags, held=held)
         finally:
             os.close(pin)
 
     def _write_existing(
-        self, identity: int, task: Task, pin: int, flags: int, parent: int = -1, name: bytes = b""
+        self, identity: int, task: Task, pin: int, flags: int, parent: int = -1, name: bytes = b"", held: int = -1
     ) -> object:
         """`pin` is there already: judge it as what it is, and open it again for the access that was asked."""
         c = self._c
         found = os.fstat(pin)
         kind = stat.S_IFMT(found.st_mode)
         if kind != stat.S_IFREG or c.resolver.in_procfs(found.st_dev):
-            return self._special(identity, task, pin, found, flags)
+            return self._special(identity, task, pin, found, flags, held)
         if flags & (os.O_ACCMODE | os.O_TRUNC) == 0:  # O_CREAT alone: the file exists, so it is a read
             target = Target(_live_name(c.resolver.path_of(pin), found), descriptor=pin, found=found)
             c.reads.count(c.reads.admit(task, target, found))
@@ -277,7 +271,7 @@ class Opens:
         if raw.startswith(b"/memfd:"):
             return self._reopen(identity, task, pin, flags, None, found)
         target = Target(_live_name(raw, found), parent=parent, name=name, descriptor=pin, found=found)
-        if parent < 0 and self._is_held(flags):
+        if _covers(held, flags):
             return self._reopen_held(identity, task, pin, flags, found, target)
         decision = c.authority.demand(task, WRITE, target)
         if flags & os.O_ACCMODE != os.O_WRONLY:
@@ -307,13 +301,9 @@ class Opens:
             raise
         self._settle(sequence, 0)
         if found.st_rdev == _PTMX and stat.S_ISCHR(found.st_mode):
-            self._note_terminal(opened)
+            self._c.terminals.note(opened)
         self._give(identity, opened, flags)
         return ANSWERED
-
-    def _note_terminal(self, master: int) -> None:
-        number = int.from_bytes(fcntl.ioctl(master, _TIOCGPTN, b"\0\0\0\0"), "little")
-        self._c.terminals.add(os.makedev(136 + number // 256, number % 256))
 
     def _settle(self, sequence: int | None, error: int) -> None:
         if sequence is not None:
@@ -332,11 +322,10 @@ class Opens:
             return self._create_restricted(identity, task, dirfd, path, flags, mode, resolve)
         c = self._c
         parent, name = c.resolver.parent(task, dirfd, path)
-        c.resolver.held = -1
         try:
             for _ in range(_MAX_LINKS):
                 if name in (b".", b".."):
-                    raise OSError(errno.EISDIR, path)
+                    raise OSError(errno.EEXIST if flags & os.O_EXCL else errno.EISDIR, path)
                 try:
                     pin = os.open(name, _O_PATH | _CLOEXEC | os.O_NOFOLLOW, dir_fd=parent)
                 except FileNotFoundError:
@@ -355,9 +344,9 @@ class Opens:
                     if flags & os.O_NOFOLLOW:
                         raise OSError(errno.ELOOP, path)
                     if c.resolver.in_procfs(found.st_dev):  # a magic link, such as /proc/self/fd/3
-                        there = c.resolver.walk(task, parent, name, follow=True)
+                        there, held = c.resolver.walk(task, parent, name, follow=True)
                         try:
-                            return self._write_existing(identity, task, there, flags)
+                            return self._write_existing(identity, task, there, flags, held=held)
                         finally:
                             os.close(there)
                     text = os.readlink(b"", dir_fd=pin)
@@ -378,14 +367,15 @@ class Opens:
         above, name = text[:cut], text[cut:]
         if not above:
             return os.dup(parent), name
-        return self._c.resolver.pin_from(task, parent, above, self._pins[os.O_DIRECTORY], True), name
+        return self._c.resolver.pin_from(task, parent, above, self._pins[os.O_DIRECTORY], True)[0], name
 
     def _create_restricted(
         self, identity: int, task: Task, dirfd: int, path: bytes, flags: int, mode: int, resolve: int
     ) -> object:
         """openat2 with RESOLVE_* and O_CREAT: the kernel resolves what exists; a new name in a directory so found."""
         try:
-            pin = self._pin(task, dirfd, path, flags & _WALK, resolve)
+            walk = flags & _WALK | (os.O_NOFOLLOW if flags & os.O_EXCL else 0)
+            pin, _ = self._pin(task, dirfd, path, walk, resolve)
         except FileNotFoundError:
             pass
         else:
@@ -396,7 +386,7 @@ class Opens:
             finally:
                 os.close(pin)
         cut = path.rfind(b"/") + 1
-        parent = self._pin(task, dirfd, path[:cut] or b".", os.O_DIRECTORY, resolve)
+        parent, _ = self._pin(task, dirfd, path[:cut] or b".", os.O_DIRECTORY, resolve)
         try:
             answer = self._create(identity, task, parent, path[cut:], flags | os.O_EXCL, mode)
             if answer is None:
@@ -414,7 +404,7 @@ class Opens:
         decision = c.authority.demand(task, CREATE, target)
         sequence = c.authority.intend(task, CREATE, target, decision)
         c.identity.take_mask(c.tasks, task)
-        wanted = flags & ~os.O_NOFOLLOW | os.O_EXCL | os.O_NOFOLLOW | _OURS
+        wanted = flags & ~os.O_NOFOLLOW | os.O_EXCL | _OURS  # O_EXCL follows no link
         try:
             opened = os.open(name, wanted, mode, dir_fd=parent)
         except OSError as error:
@@ -434,7 +424,7 @@ class Opens:
         c = self._c
         if flags & os.O_ACCMODE not in (os.O_WRONLY, os.O_RDWR) or flags & os.O_CREAT:
             raise OSError(errno.EINVAL, "O_TMPFILE")
-        pin = self._pin(task, dirfd, path, os.O_DIRECTORY, resolve)
+        pin, _ = self._pin(task, dirfd, path, os.O_DIRECTORY, resolve)
         try:
             target = Target(join(c.resolver.path_of(pin), b"#nameless"), parent=pin)
             decision = c.authority.demand(task, CREATE, target)
@@ -530,6 +520,12 @@ def hot_reader(c: Context) -> Callable[[int, Task, tuple[int, ...]], bool]:
         return True
 
     return read
+
+
+def _covers(held: int, flags: int) -> bool:
+    """Whether a descriptor that the caller holds has the writing access which is asked (P26)."""
+    asked = flags & os.O_ACCMODE
+    return held >= 0 and bool(asked) and held & os.O_ACCMODE in (asked, os.O_RDWR)
 
 
 def give(c: Context, identity: int, opened: int, flags: int) -> None:

@@ -10,7 +10,7 @@ import os
 import stat
 
 from pincer_trace.effects import EXEC
-from pincer_trace.kernel import libc
+from pincer_trace.kernel import libc, procfs
 from pincer_trace.kernel.notify import Continue
 from pincer_trace.twin.authority import Target
 
@@ -48,8 +48,8 @@ class Process:
         for name in ("prlimit64", "sched_setparam", "sched_setscheduler", "sched_setaffinity", "sched_setattr",
                      "migrate_pages", "move_pages"):  # fmt: skip
             table[name] = lambda _i, task, a: self._on_other(a[0])
-        table["setpriority"] = lambda _i, task, a: self._on_group(a[0], a[1], _PRIO_PGRP, _PRIO_USER)
-        table["ioprio_set"] = lambda _i, task, a: self._on_group(a[0], a[1], _IOPRIO_WHO_PGRP, _IOPRIO_WHO_USER)
+        table["setpriority"] = lambda _i, task, a: self._on_group(task, a[0], a[1], _PRIO_PGRP, _PRIO_USER)
+        table["ioprio_set"] = lambda _i, task, a: self._on_group(task, a[0], a[1], _IOPRIO_WHO_PGRP, _IOPRIO_WHO_USER)
         return table
 
     def _exec(self, task: Task, dirfd: int, address: int, flags: int) -> object:
@@ -111,12 +111,15 @@ class Process:
             return _REGISTERS_ONLY
         raise OSError(errno.EPERM if os.path.exists(f"/proc/{pid}") else errno.ESRCH, "another process")
 
-    def _on_group(self, which: int, who: int, group: int, user: int) -> object:
+    def _on_group(self, task: Task, which: int, who: int, group: int, user: int) -> object:
         which &= 0xFFFFFFFF
         if which == user:
             raise OSError(errno.EPERM, "every process of a user")
-        if which == group and who & 0xFFFFFFFF:
-            raise OSError(errno.EPERM, "another process group")
+        if which == group:  # the group that we started has the front in it
+            leader = who & 0xFFFFFFFF or procfs.stat(task.tid).group
+            if not self._c.resolver.is_ours(leader):
+                raise OSError(errno.EPERM, "a process group with others in it")
+            return _REGISTERS_ONLY
         return self._on_other(who)
 
     def _refuse_other(self, _identity: int, _task: Task, _a: tuple[int, ...]) -> object:

@@ -10,6 +10,7 @@ import errno
 import os
 import queue
 import socket
+import stat
 import threading
 
 from pincer_trace.effects import BIND, CREATE, READ, UNLINK, WRITE
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 _CLONE_FS = 0x200
 _SUN_PATH = 108  # bytes of sockaddr_un.sun_path. unix(7)
 _FLOOR_HOLDS = Continue(Continue.FLOOR_HOLDS)
+_PIN_DIRECTORY = libc.how(os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)
 _QUEUES = b"/dev/mqueue/"
 
 
@@ -93,9 +95,8 @@ class Sockets:
         own = c.tasks.descriptor(task, a[0] & 0xFFFFFFFF)
         parent = -1
         try:
-            with socket.socket(fileno=os.dup(own)) as checked:
-                if checked.family != socket.AF_UNIX:
-                    return _FLOOR_HOLDS
+            if _family(own) != socket.AF_UNIX:
+                return _FLOOR_HOLDS
             parent, name = c.resolver.parent(task, libc.AT_FDCWD, path)
             try:
                 os.stat(name.rstrip(b"/"), dir_fd=parent, follow_symlinks=False)
@@ -104,14 +105,18 @@ class Sockets:
             else:
                 raise OSError(errno.EADDRINUSE, path)
             target = Target(join(c.resolver.path_of(parent), name), parent=parent, name=name.rstrip(b"/"))
+            directory = c.tasks.directory(task)
+            if not self._is_verbatim(directory, path, parent):
+                c.authority.forbid(
+                    task, BIND, target, "a socket is not bound by way of /proc: the name means another there"
+                )
             decision = c.authority.demand(task, BIND, target)
             sequence = c.authority.intend(task, BIND, target, decision)
-            directory = c.tasks.directory(task)
             mask = c.tasks.mask(task)
             wanted = c.identity.credentials(task)
             error = self._place.run(lambda: _bind_there(own, address, directory, mask, wanted))
             if not error:
-                error = self._confirm(own, parent, name)
+                error = self._confirm(parent, name)
             c.authority.done(sequence, error)
             if error:
                 raise OSError(error, path)
@@ -122,13 +127,28 @@ class Sockets:
             if parent >= 0:
                 os.close(parent)
 
-    def _confirm(self, _own: int, parent: int, name: bytes) -> int:
-        """The name must have appeared in the directory that was judged."""
+    def _is_verbatim(self, directory: int, path: bytes, parent: int) -> bool:
+        """Whether the kernel's own walk of these bytes, made by us, ends in the directory that was judged (P77).
+
+        It is made once more by bind itself; in between, nobody of the tree can change a name, since we are here.
+        """
+        above = path[: path.rstrip(b"/").rfind(b"/") + 1] or b"."
         try:
-            os.stat(name.rstrip(b"/"), dir_fd=parent, follow_symlinks=False)
+            walked = libc.openat2(libc.AT_FDCWD if above[:1] == b"/" else directory, above, _PIN_DIRECTORY)
+        except OSError:
+            return False
+        try:
+            return os.path.samestat(os.fstat(walked), os.fstat(parent))
+        finally:
+            os.close(walked)
+
+    def _confirm(self, parent: int, name: bytes) -> int:
+        """A socket must have appeared in the directory that was judged."""
+        try:
+            found = os.stat(name.rstrip(b"/"), dir_fd=parent, follow_symlinks=False)
         except OSError:
             return errno.EACCES
-        return 0
+        return 0 if stat.S_ISSOCK(found.st_mode) else errno.EACCES
 
     def _mq_open(self, identity: int, task: Task, a: tuple[int, ...]) -> object:
         c = self._c
@@ -176,6 +196,15 @@ class Sockets:
         if b"/" in name:
             raise OSError(errno.EACCES, "queue")
         return name
+
+
+def _family(descriptor: int) -> int:
+    """The address family of a socket. Raises OSError ENOTSOCK."""
+    checked = socket.socket(fileno=descriptor)
+    try:
+        return checked.family
+    finally:
+        checked.detach()
 
 
 def _bind_there(own: int, address: bytes, directory: int, mask: int, wanted: Credentials | None) -> int:

@@ -46,6 +46,8 @@ class ConfigWitness:
         held = os.fstat(self._leased)
         if (held.st_dev, held.st_ino) != (self._found.st_dev, self._found.st_ino):
             return None
+        if held.st_nlink != 1:
+            return None  # by its other name it could be changed after the rename
         fcntl.fcntl(self._leased, fcntl.F_SETLEASE, fcntl.F_RDLCK)  # EAGAIN: somebody can still write it
         after = _content(self._leased)
         before: bytes | None = b""

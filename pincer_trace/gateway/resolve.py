@@ -50,8 +50,6 @@ class Resolver:
         self._root = root
         self.procfs = _procfs_devices()
         self.names = os.open("/proc/self/fd", O_PATH | os.O_DIRECTORY)  # our descriptors by number: re-open, readlink
-        # How the worker holds what the last walk reached by its own /proc/self/fd/N: F_GETFL flags, or -1
-        self.held = -1
         self.numbers = [b"%d" % n for n in range(4096)]
 
     def close(self) -> None:
@@ -81,9 +79,12 @@ class Resolver:
 
     # -- walks -----------------------------------------------------------------------------------------------
 
-    def base(self, task: Task, dirfd: int, path: bytes) -> tuple[int, bool]:
-        """Where the walk starts: (descriptor, whether the caller must close it). `dirfd` is the call's register."""
-        if path[:1] == b"/":
+    def base(self, task: Task, dirfd: int, path: bytes, *, in_root: bool = False) -> tuple[int, bool]:
+        """Where the walk starts: (descriptor, whether the caller must close it). `dirfd` is the call's register.
+
+        `in_root`: an absolute path starts there too (RESOLVE_IN_ROOT). Raises OSError.
+        """
+        if path[:1] == b"/" and not in_root:
             return AT_FDCWD, False
         dirfd &= 0xFFFFFFFF  # an int arrives zero- or sign-extended (P22)
         if dirfd >= 0x80000000:
@@ -98,14 +99,13 @@ class Resolver:
             raise OSError(errno.ENOENT, path)
         base, owned = self.base(task, dirfd, path)
         try:
-            return self.pin_from(task, base, path, _PIN if follow else _PIN_NOFOLLOW, follow)
+            return self.pin_from(task, base, path, _PIN if follow else _PIN_NOFOLLOW, follow)[0]
         finally:
             if owned:
                 os.close(base)
 
-    def pin_from(self, task: Task, base: int, path: bytes, pointer: object, follow: bool) -> int:
-        """One walk from `base` with an `open_how` of O_PATH and NO_MAGICLINKS. Raises OSError, Forbidden."""
-        self.held = -1
+    def pin_from(self, task: Task, base: int, path: bytes, pointer: object, follow: bool) -> tuple[int, int]:
+        """One walk from `base` with an `open_how` of O_PATH and NO_MAGICLINKS; as `walk`. Raises OSError, Forbidden."""
         try:
             pinned = openat2(base, path, pointer)
         except OSError as error:
@@ -115,7 +115,7 @@ class Resolver:
         if os.fstat(pinned).st_dev in self.procfs:
             os.close(pinned)
             return self.walk(task, base, path, follow=follow)
-        return pinned
+        return pinned, -1
 
     def _by_link_or_procfs(self, base: int, path: bytes) -> bool:
         """Whether a walk that found nothing could have looked into *our* /proc/self: by its name, or by a link."""
@@ -142,15 +142,19 @@ class Resolver:
             above = path[:cut]
             if not name or not name.strip(b"/"):  # the root itself
                 return os.open("/", O_PATH | os.O_DIRECTORY), b"."
-            return self.pin_from(task, base, above or b".", _PIN_DIRECTORY, True), name
+            return self.pin_from(task, base, above or b".", _PIN_DIRECTORY, True)[0], name
         finally:
             if owned:
                 os.close(base)
 
-    def walk(self, task: Task, base: int, path: bytes, *, follow: bool) -> int:
-        """The walk one component at a time, for the caller's own /proc/self and magic links."""
-        self.held = -1
+    def walk(self, task: Task, base: int, path: bytes, *, follow: bool) -> tuple[int, int]:
+        """The walk one component at a time, for the caller's own /proc/self and magic links.
+
+        Gives the pin, and how the caller holds that object if the last step was a descriptor of its own: the flags of
+        F_GETFL, else -1. Raises OSError, Forbidden.
+        """
         current = os.open("/", O_PATH | os.O_DIRECTORY) if path[:1] == b"/" else os.dup(base)
+        held = -1
         pending = _components(path)
         trailing = path.endswith(b"/")
         links = 0
@@ -158,21 +162,19 @@ class Resolver:
             while pending:
                 name = pending.pop()
                 if not name or name == b".":
-                    self.held = -1
+                    held = -1
                     if not stat.S_ISDIR(os.fstat(current).st_mode):
                         raise OSError(errno.ENOTDIR, path)
                     continue
                 final = not any(pending)
                 following = openat2(current, name, _PIN_NOFOLLOW)
-                self.held = -1
                 found = os.fstat(following)
                 if stat.S_ISLNK(found.st_mode) and (follow or trailing or not final):
                     links += 1
-                    if links > _MAX_LINKS:
-                        os.close(following)
-                        raise OSError(errno.ELOOP, path)
                     try:
-                        target, jumped = self._follow(task, current, name, following, found.st_dev)
+                        if links > _MAX_LINKS:
+                            raise OSError(errno.ELOOP, path)
+                        target, jumped, held = self._follow(task, current, name, following, found.st_dev)
                     finally:
                         os.close(following)
                     if jumped >= 0:
@@ -184,45 +186,56 @@ class Resolver:
                         current = os.open("/", O_PATH | os.O_DIRECTORY)
                     pending += _components(target)
                     continue
+                held = -1
                 os.close(current)
                 current = following
-            return current
+            return current, held
         except BaseException:
             os.close(current)
             raise
 
-    def _follow(self, task: Task, directory: int, name: bytes, link: int, device: int) -> tuple[bytes, int]:
-        """One symbolic link: (its text, -1), or (b"", where a magic link of the worker's own tree leads)."""
+    def _follow(self, task: Task, directory: int, name: bytes, link: int, device: int) -> tuple[bytes, int, int]:
+        """One symbolic link: (its text, -1, -1), or (b"", where a magic link of the worker's own tree leads, held)."""
         if device not in self.procfs:
-            return os.readlink(b"", dir_fd=link), -1
+            return os.readlink(b"", dir_fd=link), -1, -1
         if name in (b"self", b"thread-self"):
             text = os.readlink(b"", dir_fd=link)  # ours; the form tells that it is the root of a procfs
             if text.split(b"/")[0].isdigit():
-                return (b"%d" % task.tgid if name == b"self" else b"%d/task/%d" % (task.tgid, task.tid)), -1
+                return (b"%d" % task.tgid if name == b"self" else b"%d/task/%d" % (task.tgid, task.tid)), -1, -1
         try:
             os.close(openat2(directory, name, _PIN))
         except OSError as error:
             if error.errno != errno.ELOOP:
-                return os.readlink(b"", dir_fd=link), -1
+                return os.readlink(b"", dir_fd=link), -1, -1
             # A magic link: it jumps to what that process holds. Only within the tree (P68).
             place = self.path_of(link)
             owner = process_of(place)
             if owner is None or not self.is_ours(owner):
                 raise Forbidden(place, "it belongs to a process outside of the tree") from None
             jumped = os.open(name, O_PATH, dir_fd=directory)
-            self.held = self._held_as(task, place, owner)
-            return b"", jumped
-        return os.readlink(b"", dir_fd=link), -1
+            try:
+                return b"", jumped, self._held_as(task, place, owner, jumped)
+            except BaseException:
+                os.close(jumped)
+                raise
+        return os.readlink(b"", dir_fd=link), -1, -1
 
-    def _held_as(self, task: Task, place: bytes, owner: int) -> int:
-        """The flags of the caller's own descriptor that `place` (/proc/PID/fd/N) names; -1 for any other link."""
+    def _held_as(self, task: Task, place: bytes, owner: int, jumped: int) -> int:
+        """The flags of the caller's own descriptor that `place` (/proc/PID/fd/N) names, if it holds what we jumped to.
+
+        The worker can change its table between the two looks (dup2 is native), so they must have seen one object.
+        """
         parts = place.split(b"/")
         if owner != task.tgid or parts[-2] != b"fd":
             return -1
-        descriptor = self._tasks.descriptor(task, int(parts[-1]))
+        try:
+            descriptor = self._tasks.descriptor(task, int(parts[-1]))
+        except OSError:
+            return -1
         try:
             flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
-            return -1 if flags & os.O_PATH else flags
+            same = os.path.samestat(os.fstat(descriptor), os.fstat(jumped))
+            return flags if same and not flags & os.O_PATH else -1
         finally:
             os.close(descriptor)
 

@@ -439,11 +439,11 @@ def _flag(index: int, flag: int) -> tuple[int, int, int, bool]:
     return (index, flag, flag, True)
 
 
-def _not_zero(index: int) -> tuple[int, int, int, bool]:
-    return (index, 0xFFFFFFFFFFFFFFFF, 0, False)
+def _other_than(index: int, value: int) -> tuple[int, int, int, bool]:
+    return (index, 0xFFFFFFFFFFFFFFFF, value, False)
 
 
-_CLONE_NEWUSER = 0x10000000
+_CLONE_NEWUSER, _CLONE_NEWNS = 0x10000000, 0x00020000
 _SECCOMP_SET_MODE_FILTER = 1
 _SECCOMP_FILTER_FLAG_NEW_LISTENER = 8
 _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_MM = 4, 24, 35
@@ -485,13 +485,19 @@ REGISTER_RULES = (
     RegisterRule(  # a listener of the worker's own would win over ours once ours is closed (P5): the native answer
         "seccomp", "refuse:EBUSY", _low(0, _SECCOMP_SET_MODE_FILTER), _flag(1, _SECCOMP_FILTER_FLAG_NEW_LISTENER)
     ),
-    RegisterRule("clone", "notify:identity", _flag(0, _CLONE_NEWUSER)),
-    RegisterRule("unshare", "notify:identity", _flag(0, _CLONE_NEWUSER)),
+    # Without mount a mount namespace has no use; and names below its mounts would lose their beginning when it ends,
+    # while a descriptor there lives on: everything that goes by names would be blind (P25).
+    RegisterRule("clone", "refuse:EPERM", _flag(0, _CLONE_NEWNS)),
+    RegisterRule("unshare", "refuse:EPERM", _flag(0, _CLONE_NEWNS)),
+    RegisterRule("clone", "notify:identity", (0, _CLONE_NEWUSER | _CLONE_NEWNS, _CLONE_NEWUSER, True)),
+    RegisterRule("unshare", "notify:identity", (0, _CLONE_NEWUSER | _CLONE_NEWNS, _CLONE_NEWUSER, True)),
     *(  # effects on other processes (P69): pid 0 is the caller itself
-        RegisterRule(name, "notify:others", _not_zero(index))
-        for name, index in (
-            ("prlimit64", 0), ("setpriority", 1), ("sched_setparam", 0), ("sched_setscheduler", 0),
-            ("sched_setaffinity", 0), ("sched_setattr", 0), ("ioprio_set", 1), ("migrate_pages", 0), ("move_pages", 0),
+        RegisterRule(name, "notify:others", _other_than(index, value))
+        for name, index, value in (
+            ("prlimit64", 0, 0), ("sched_setparam", 0, 0), ("sched_setscheduler", 0, 0), ("sched_setaffinity", 0, 0),
+            ("sched_setattr", 0, 0), ("migrate_pages", 0, 0), ("move_pages", 0, 0),
+            ("setpriority", 1, 0), ("setpriority", 0, 0),  # who; and which: 0 is PRIO_PROCESS
+            ("ioprio_set", 1, 0), ("ioprio_set", 0, 1),  # 1 is IOPRIO_WHO_PROCESS
         )
     ),
 )  # fmt: skip

@@ -30,9 +30,14 @@ class Denied(Exception):
 
 
 class Target:
-    """What one effect is about: the name by which it is judged, and the pins behind that name."""
+    """What one effect is about: the name by which it is judged, and the pins behind that name.
 
-    __slots__ = ("descriptor", "found", "name", "parent", "path")
+    `descriptor`, or `name` in the pinned directory `parent`, is the object; `found` its lstat, None when it is absent.
+    `moved` is the object (parent, name) where another one than `name` will lie there after a rename. Inside a directory
+    that moves, `parent` is where it lies now: `inner` directories up from there move with it, above them comes `outer`.
+    """
+
+    __slots__ = ("descriptor", "found", "inner", "moved", "name", "outer", "parent", "path")
 
     def __init__(
         self,
@@ -42,12 +47,18 @@ class Target:
         name: bytes = b"",
         descriptor: int = -1,
         found: os.stat_result | None = None,
+        moved: tuple[int, bytes] | None = None,
+        inner: int = 0,
+        outer: int = -1,
     ) -> None:
         self.path = path
         self.parent = parent
         self.name = name
         self.descriptor = descriptor
         self.found = found
+        self.moved = moved
+        self.inner = inner
+        self.outer = outer
 
 
 class EffectFacts(Facts):
@@ -64,22 +75,23 @@ class EffectFacts(Facts):
         self._witness = witness
 
     def created_by_tree(self, below: bytes) -> bool:
+        if self._object_is_ours():
+            return True
+        return self.directory_created_by_tree(self._target.path.rpartition(b"/")[0], below)
+
+    def _object_is_ours(self) -> bool:
         target = self._target
         if target.descriptor >= 0 and self._provenance.holds(target.descriptor):
             return True
-        if target.parent >= 0 and target.name and self._provenance.holds_entry(target.parent, target.name):
-            return True
-        return self.directory_created_by_tree(target.path.rpartition(b"/")[0], below)
+        parent, name = target.moved or (target.parent, target.name)
+        return parent >= 0 and bool(name) and self._provenance.holds_entry(parent, name)
 
     def directory_created_by_tree(self, directory: bytes, below: bytes) -> bool:
         """Climbs from the pinned parent, never by name: `directory` tells only how far up to begin."""
         target = self._target
-        path = target.path
-        if directory == path and target.descriptor >= 0 and self._provenance.holds(target.descriptor):
+        if directory == target.path and self._object_is_ours():
             return True
-        if directory == path and target.name and self._provenance.holds_entry(target.parent, target.name):
-            return True
-        depth = path.count(b"/") - 1  # of the parent; the root has 0
+        depth = target.path.count(b"/") - 1  # of the parent; the root has 0
         skip = max(depth - _depth(directory), 0)
         count = depth - skip - _depth(below)
         if count <= 0:
@@ -88,7 +100,13 @@ class EffectFacts(Facts):
         if parent < 0:
             return False
         try:
-            return self._provenance.covers(parent, skip, count)
+            if target.outer < 0:
+                return self._provenance.covers(parent, skip, count)
+            within = max(min(skip + count, target.inner) - skip, 0)
+            if within and self._provenance.covers(parent, skip, within):
+                return True
+            rest = count - within
+            return rest > 0 and self._provenance.covers(target.outer, max(skip - target.inner, 0), rest)
         finally:
             if parent != target.parent:
                 os.close(parent)
