@@ -61,6 +61,8 @@ class Engine:
         self._failure = ""
         self._leftover = 0
         self._abandoned = False
+        self._told = threading.Event()  # that processes outlive the command, and must be ended
+        self._ended = threading.Event()
         self._lock = threading.Lock()
 
     # -- life ------------------------------------------------------------------------------------------------
@@ -75,7 +77,7 @@ class Engine:
         self._listener = Listener(started.listener)
         self._send(f"worker {started.pid}", started.listener)
         self._prepare()
-        for target in (self._reap, self._flush, self._hear_front):
+        for target in (self._reap, self._flush, self._hear_front, self._end_when_told):
             threading.Thread(target=target, name=target.__name__, daemon=True).start()
         gc.disable()  # nothing here makes cycles; a collection would only be a pause
         self._serve()
@@ -222,8 +224,6 @@ class Engine:
             if self._ended.wait(0.05):
                 break
 
-    _ended = threading.Event()
-
     def _worker_ended(self) -> None:
         failed = worker.exec_failure(self._report)
         if failed is not None:
@@ -236,7 +236,7 @@ class Engine:
             self._send(f"exit {self._status} {self._summary()}")
             self._abandoned = True
             return
-        threading.Thread(target=self._end, args=(_GRACE,), name="end", daemon=True).start()
+        self._told.set()
 
     def _living(self) -> list[int]:
         """The processes of the tree that have not ended."""
@@ -248,6 +248,11 @@ class Engine:
             except (OSError, ValueError):
                 continue
         return living
+
+    def _end_when_told(self) -> None:
+        """Started with the others: when the process limit is reached, no thread could be started for it any more."""
+        self._told.wait()
+        self._end(_GRACE)
 
     def _end(self, grace: float) -> None:
         """SIGTERM, time to tidy up, SIGKILL until nobody is left."""
@@ -279,8 +284,11 @@ class Engine:
                 pass
         except OSError:
             pass
-        if not self._abandoned and not self._ended.is_set():
-            self._end(0.0)
+        if self._abandoned or self._ended.is_set():
+            return
+        self._end(0.0)
+        if not self._ended.wait(5.0):
+            os._exit(1)  # the tree is gone, and nobody is there to hear why we are not
 
     # -- the end ---------------------------------------------------------------------------------------------
 

@@ -91,26 +91,39 @@ class Attributes:
         else:
             pin = c.resolver.pin(task, dirfd, path, follow=not flags & _NOFOLLOW)
         try:
-            self._judged(task, pin, effect, lambda found: act(pin, found))
+            self._judged(task, pin, effect, lambda found: act(pin, found), (task, dirfd, path) if path else None)
             return 0
         finally:
             os.close(pin)
 
     def _on_descriptor(self, task: Task, number: int, effect: str, act: Callable[[int], None]) -> int:
         """`act` on a copy of the worker's own descriptor."""
-        descriptor = self._c.tasks.descriptor(task, _int(number))
+        descriptor = self._own(task, number)
         try:
-            if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_PATH:
-                raise OSError(errno.EBADF, "O_PATH")
             self._judged(task, descriptor, effect, lambda _found: act(descriptor))
             return 0
         finally:
             os.close(descriptor)
 
-    def _judged(self, task: Task, descriptor: int, effect: str, act: Callable[[os.stat_result], None]) -> None:
+    def _own(self, task: Task, number: int) -> int:
+        """A copy of the worker's descriptor, if that is good for more than a place. Raises OSError EBADF."""
+        descriptor = self._c.tasks.descriptor(task, _int(number))
+        if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_PATH:
+            os.close(descriptor)
+            raise OSError(errno.EBADF, "O_PATH")
+        return descriptor
+
+    def _judged(
+        self,
+        task: Task,
+        descriptor: int,
+        effect: str,
+        act: Callable[[os.stat_result], None],
+        origin: tuple[Task, int, bytes] | None = None,
+    ) -> None:
         c = self._c
         found = os.fstat(descriptor)
-        path = c.resolver.path_of(descriptor)
+        path = c.resolver.path_of(descriptor, origin)
         if not path.startswith(b"/") or path.startswith(b"/memfd:"):
             act(found)  # a pipe, a socket, a memfd: the worker's own, without a name
             return
@@ -248,6 +261,7 @@ class Attributes:
         command = a[1] & 0xFFFFFFFF
         if command == table.TIOCGPTPEER:
             return self._terminal_peer(identity, task, a)
+        os.close(self._own(task, a[0]))  # EBADF comes before EFAULT
         size = (
             _FSXATTR_SIZE if command == table.FS_IOC_FSSETXATTR else 4
         )  # the kernel reads an int, whatever is declared

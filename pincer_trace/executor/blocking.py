@@ -74,12 +74,12 @@ class BlockingOpens:
         self._held: set[_Held] = set()
         self._wake = threading.Event()
         self._closing = False
-        self._watcher: threading.Thread | None = None
 
     def prepare(self) -> None:
-        """Install the signal that breaks opens off. Call on the main thread."""
+        """Install the signal that breaks opens off, and start to watch. Call on the main thread."""
         signal.signal(_BREAK, lambda *_: None)
         signal.siginterrupt(_BREAK, True)
+        threading.Thread(target=self._watch, name="held", daemon=True).start()
 
     def start(self, identity: int, task: Task, descriptor: int, flags: int, sequence: int | None) -> None:
         """Open `descriptor` (O_PATH, ours to close) with `flags` in the background. Raises OSError EAGAIN when full."""
@@ -91,11 +91,16 @@ class BlockingOpens:
                     self._ledger.outcome(sequence, errno.EAGAIN)
                 raise OSError(errno.EAGAIN, "too many opens are waiting")
             self._held.add(held)
-        if self._watcher is None:
-            self._watcher = threading.Thread(target=self._watch, name="held", daemon=True)
-            self._watcher.start()
         held.thread = threading.Thread(target=self._run, args=(held,), name="open", daemon=True)
-        held.thread.start()
+        try:
+            held.thread.start()
+        except RuntimeError:  # the process limit is reached
+            with self._lock:
+                self._held.discard(held)
+            os.close(descriptor)
+            if sequence is not None:
+                self._ledger.outcome(sequence, errno.EAGAIN)
+            raise OSError(errno.EAGAIN, "no thread for an open that waits") from None
         self._wake.set()
 
     def _run(self, held: _Held) -> None:
@@ -160,7 +165,7 @@ class BlockingOpens:
             for one in held:
                 if not one.broken:
                     one.broken = self._verdict(one)
-                if one.broken and not one.finished and one.thread is not None and one.thread.ident is not None:
+                if one.broken and not one.finished and one.thread is not None and one.thread.ident:
                     try:
                         signal.pthread_kill(one.thread.ident, _BREAK)  # again each round: it may not be in the call yet
                     except (ProcessLookupError, OSError):

@@ -12,6 +12,8 @@ from pincer_trace.kernel import libc, procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pincer_trace.gateway.tasks import Task, Tasks
 
 # What a worker started as root keeps (KERNEL 2e): the file rights, and changing its ids. <linux/capability.h>
@@ -95,6 +97,17 @@ class Identity:
         libc.set_filesystem_ids(target.uid, target.gid, target.groups)
         libc.set_capabilities(target.capabilities & self._permitted, self._permitted, 0)
         self._current = target.key()
+
+    def without_trace(self, act: Callable[[], int]) -> int:
+        """`act` without our right to look into other processes, which no worker has: for what procfs opens (P68)."""
+        if not self.changed:
+            return act()
+        effective = libc.get_capabilities()[0]
+        libc.set_capabilities(effective & ~_ENGINE_EXTRA, self._permitted, 0)
+        try:
+            return act()
+        finally:
+            libc.set_capabilities(effective, self._permitted, 0)
 
     def take_mask(self, tasks: Tasks, task: Task) -> None:
         """Create as the caller creates: its umask, so that the kernel also honours a default ACL (P18)."""

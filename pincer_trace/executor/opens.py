@@ -16,7 +16,7 @@ from pincer_trace.executor.context import ANSWERED
 from pincer_trace.gateway.resolve import Forbidden, process_of
 from pincer_trace.kernel import libc, procfs
 from pincer_trace.kernel.libc import how, openat2
-from pincer_trace.kernel.notify import Continue
+from pincer_trace.kernel.notify import Continue, Gone
 from pincer_trace.profile import ALLOW, Decision
 from pincer_trace.twin.authority import Target
 
@@ -125,7 +125,8 @@ class Opens:
                 return self._special(identity, task, pin, found, flags, held)
             entry = c.reads.hot.get((task.executable_id, found.st_dev, found.st_ino, found.st_ctime_ns))
             if entry is None:
-                target = Target(_live_name(resolver.path_of(pin), found), descriptor=pin, found=found)
+                name = resolver.path_of(pin, (task, dirfd, path))
+                target = Target(_live_name(name, found), descriptor=pin, found=found)
                 entry = c.reads.admit(task, target, found)
             opened = os.open(resolver.number(pin), (flags & ~_WALK) | _OURS, dir_fd=self._names)
         finally:
@@ -250,12 +251,20 @@ class Opens:
             return self._open_or_create(identity, task, dirfd, path, flags, mode, resolve)
         pin, held = self._pin(task, dirfd, path, flags & _WALK, resolve)
         try:
-            return self._write_existing(identity, task, pin, flags, held=held)
+            return self._write_existing(identity, task, pin, flags, held=held, origin=(task, dirfd, path))
         finally:
             os.close(pin)
 
     def _write_existing(
-        self, identity: int, task: Task, pin: int, flags: int, parent: int = -1, name: bytes = b"", held: int = -1
+        self,
+        identity: int,
+        task: Task,
+        pin: int,
+        flags: int,
+        parent: int = -1,
+        name: bytes = b"",
+        held: int = -1,
+        origin: tuple[Task, int, bytes] | None = None,
     ) -> object:
         """`pin` is there already: judge it as what it is, and open it again for the access that was asked."""
         c = self._c
@@ -267,7 +276,7 @@ class Opens:
             target = Target(_live_name(c.resolver.path_of(pin), found), descriptor=pin, found=found)
             c.reads.count(c.reads.admit(task, target, found))
             return self._reopen(identity, task, pin, flags, None, found)
-        raw = c.resolver.path_of(pin)
+        raw = c.resolver.path_of(pin, origin)
         if raw.startswith(b"/memfd:"):
             return self._reopen(identity, task, pin, flags, None, found)
         target = Target(_live_name(raw, found), parent=parent, name=name, descriptor=pin, found=found)
@@ -291,19 +300,52 @@ class Opens:
         """Open the pinned object itself, without a second walk, and give it to the worker."""
         c = self._c
         wanted = flags & ~(os.O_CREAT | os.O_EXCL | _WALK) | _OURS
+        number = c.resolver.number(pin)
+        regular = stat.S_ISREG(found.st_mode)
+        # Content is destroyed only once the worker has its descriptor: natively a full table is found out before (P13).
+        empties = regular and bool(flags & os.O_TRUNC) and flags & os.O_ACCMODE in (os.O_WRONLY, os.O_RDWR)
+        if empties:
+            wanted &= ~os.O_TRUNC
         try:
-            opened = os.open(c.resolver.number(pin), wanted, dir_fd=self._names)
+            if c.resolver.in_procfs(found.st_dev):
+                opened = c.identity.without_trace(lambda: os.open(number, wanted, dir_fd=self._names))
+            else:
+                opened = os.open(number, wanted, dir_fd=self._names)
         except OSError as error:
-            if error.errno == errno.EAGAIN and stat.S_ISREG(found.st_mode) and not flags & os.O_NONBLOCK:
-                c.blocking.start(identity, task, os.dup(pin), wanted & ~os.O_NONBLOCK, sequence)  # a lease (P73)
-                return ANSWERED
+            if error.errno == errno.EAGAIN and regular and not flags & os.O_NONBLOCK:
+                c.blocking.start(identity, task, os.dup(pin), flags & ~(os.O_CREAT | os.O_EXCL | _WALK), sequence)
+                return ANSWERED  # a lease on it (P73)
             self._settle(sequence, error.errno or errno.EIO)
             raise
+        try:
+            if found.st_rdev == _PTMX and stat.S_ISCHR(found.st_mode):
+                c.terminals.note(opened)
+            there = self._inject(identity, opened, flags, sequence)
+            if empties:
+                self._empty(opened, sequence)
+        finally:
+            os.close(opened)
         self._settle(sequence, 0)
-        if found.st_rdev == _PTMX and stat.S_ISCHR(found.st_mode):
-            self._c.terminals.note(opened)
-        self._give(identity, opened, flags)
+        c.listener.respond(identity, there)
         return ANSWERED
+
+    def _inject(self, identity: int, opened: int, flags: int, sequence: int | None) -> int:
+        """The descriptor's number in the worker; the call stays paused. On a failure the outcome is recorded."""
+        try:
+            return place(self._c, identity, opened, flags)
+        except OSError as error:
+            self._settle(sequence, error.errno or errno.EMFILE)
+            raise
+        except Gone:
+            self._settle(sequence, errno.ESRCH)
+            raise
+
+    def _empty(self, opened: int, sequence: int | None) -> None:
+        try:
+            os.ftruncate(opened, 0)
+        except OSError as error:
+            self._settle(sequence, error.errno or errno.EIO)
+            raise
 
     def _settle(self, sequence: int | None, error: int) -> None:
         if sequence is not None:
@@ -412,9 +454,17 @@ class Opens:
             if error.errno == errno.EEXIST and not flags & os.O_EXCL:
                 return None
             raise
-        c.provenance.note_descriptor(opened, parent)
+        try:
+            c.provenance.note_descriptor(opened, parent)
+            try:
+                there = self._inject(identity, opened, flags, sequence)
+            except (OSError, Gone):
+                _undo(parent, name, opened)
+                raise
+        finally:
+            os.close(opened)
         self._settle(sequence, 0)
-        self._give(identity, opened, flags)
+        c.listener.respond(identity, there)
         return ANSWERED
 
     def _nameless_file(
@@ -528,12 +578,26 @@ def _covers(held: int, flags: int) -> bool:
     return held >= 0 and bool(asked) and held & os.O_ACCMODE in (asked, os.O_RDWR)
 
 
+def _undo(parent: int, name: bytes, opened: int) -> None:
+    """Take back a file that was made for a worker which cannot take its descriptor (P13)."""
+    try:
+        if os.path.samestat(os.stat(name, dir_fd=parent, follow_symlinks=False), os.fstat(opened)):
+            os.unlink(name, dir_fd=parent)
+    except OSError:
+        pass
+
+
+def place(c: Context, identity: int, opened: int, flags: int) -> int:
+    """Put our descriptor into the worker with the status flags that it asked for; its number there."""
+    if not flags & os.O_NONBLOCK:
+        fcntl.fcntl(opened, fcntl.F_SETFL, flags & _SETFL)
+    return c.listener.inject(identity, opened, flags & _CLOEXEC)
+
+
 def give(c: Context, identity: int, opened: int, flags: int) -> None:
     """Inject, close our copy, then answer, so that no copy outlives the answer (P72)."""
     try:
-        if not flags & os.O_NONBLOCK:
-            fcntl.fcntl(opened, fcntl.F_SETFL, flags & _SETFL)
-        number = c.listener.inject(identity, opened, flags & _CLOEXEC)
+        number = place(c, identity, opened, flags)
     finally:
         os.close(opened)
     c.listener.respond(identity, number)

@@ -41,33 +41,36 @@ class OwnPlace:
 
     def __init__(self) -> None:
         self._work: queue.SimpleQueue[tuple[Callable[[], int], queue.SimpleQueue[int]] | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._thread = threading.Thread(target=self._serve, name="own-place", daemon=True)
+        self._thread.start()  # at once: a later start could fail, when the process limit is reached
 
     def run(self, act: Callable[[], int]) -> int:
         """The errno (0: done) of `act`, run there. Waits for it: bind and mq_open do not block."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name="own-place", daemon=True)
-            self._thread.start()
         answer: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._work.put((act, answer))
         return answer.get()
 
     def _serve(self) -> None:
-        libc.call("unshare", _CLONE_FS)
+        apart = False
         while (work := self._work.get()) is not None:
             act, answer = work
             error = errno.EACCES
             try:
+                if not apart:
+                    libc.call("unshare", _CLONE_FS)
+                    apart = True
                 error = act()
             except OSError as failure:
                 error = failure.errno or errno.EACCES
+            except BaseException:  # noqa: BLE001 - the receiving thread waits for an answer (P96)
+                error = errno.EACCES
             finally:
                 answer.put(error)
 
     def close(self) -> None:
-        if self._thread is not None:
-            self._work.put(None)
-            self._thread.join()
+        """End the thread."""
+        self._work.put(None)
+        self._thread.join()
 
 
 class Sockets:

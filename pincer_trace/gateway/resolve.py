@@ -61,14 +61,27 @@ class Resolver:
         """The name of our own descriptor below `names`."""
         return self.numbers[descriptor] if descriptor < 4096 else b"%d" % descriptor
 
-    def path_of(self, descriptor: int) -> bytes:
-        """The path of a pinned object, re-derived from the pin. Raises OSError ENAMETOOLONG beyond 4,095 bytes."""
+    def path_of(self, descriptor: int, origin: tuple[Task, int, bytes] | None = None) -> bytes:
+        """The path of a pinned object, re-derived from the pin.
+
+        Beyond the 4,095 bytes that the kernel can say, a directory's is found by climbing; a file's from its parent,
+        if the walk that found it is given as `origin` (task, dirfd, path). Raises OSError ENAMETOOLONG otherwise.
+        """
         try:
             return os.readlink(self.number(descriptor), dir_fd=self.names)
         except OSError as error:
             if error.errno != errno.ENAMETOOLONG:
                 raise
+        found = os.fstat(descriptor)
+        if stat.S_ISDIR(found.st_mode) or origin is None:
             return _long_path(descriptor)
+        parent, name = self.parent(*origin)
+        try:
+            if not os.path.samestat(os.stat(name, dir_fd=parent, follow_symlinks=False), found):
+                raise OSError(errno.ENAMETOOLONG, "path")
+            return self.path_of(parent).rstrip(b"/") + b"/" + name
+        finally:
+            os.close(parent)
 
     def in_procfs(self, device: int) -> bool:
         return device in self.procfs

@@ -79,9 +79,7 @@ class MessagesApi:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, _type: type | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _type: type | None, _error: BaseException | None, _trace: TracebackType | None) -> None:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -149,9 +147,7 @@ class MessagesApi:
                 self.read()
                 api.other.append(f"{self.command} {self.path}")
                 error = {"type": "error", "error": {"type": "not_found_error", "message": "not served here"}}
-                self.reply(
-                    200 if self.command == "HEAD" else 404, "application/json", json.dumps(error).encode()
-                )
+                self.reply(200 if self.command == "HEAD" else 404, "application/json", json.dumps(error).encode())
 
             do_GET = do_HEAD = do_PUT = do_DELETE = refuse
 

@@ -92,9 +92,7 @@ def final_results(api: MessagesApi) -> list[tuple[bool, str]]:
 
 
 @pytest.mark.parametrize("supervised", [False, True], ids=["native", "supervised"])
-def test_claude_code_writes_reads_edits_and_runs(
-    runner: support.Runner, claude: Path, supervised: bool
-) -> None:
+def test_claude_code_writes_reads_edits_and_runs(runner: support.Runner, claude: Path, supervised: bool) -> None:
     """Four tools in a row; the files and what the model is told are as without us."""
     note = runner.work / "note.txt"
     turns = [
@@ -123,9 +121,7 @@ def test_claude_code_writes_reads_edits_and_runs(
     if supervised and not support.PREFIX:
         allowed = [entry for entry in result.decisions if entry["verdict"] == "allow"]
         effects = {
-            entry["effect"]
-            for entry in allowed
-            if str(note) in (entry["path"], *entry.get("extra", {}).values())
+            entry["effect"] for entry in allowed if str(note) in (entry["path"], *entry.get("extra", {}).values())
         }
         assert {"rename", "write", "create"} & effects, effects
 

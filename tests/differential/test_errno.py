@@ -62,14 +62,10 @@ def test_p19_errno_is_as_native(runner: support.Runner, section: str) -> None:
         if native != ours and not any(pattern.search(case) for pattern, _ in known):
             got = ours.partition(" -> ")[2]
             key = (case.partition("(")[0].strip(), head(expected), head(got))
-            groups.setdefault(key, []).append(
-                f"    {case}\n      natively   {expected}\n      supervised {got}"
-            )
+            groups.setdefault(key, []).append(f"    {case}\n      natively   {expected}\n      supervised {got}")
     shown = [
         f"{call}: {len(cases)} x natively {expected}, supervised {got}\n" + "\n".join(cases[:3])
         for (call, expected, got), cases in groups.items()
     ]
     total = sum(map(len, groups.values()))
-    assert not groups, f"{total} of {len(natively)} cases differ, in {len(groups)} kinds:\n" + "\n".join(
-        shown
-    )
+    assert not groups, f"{total} of {len(natively)} cases differ, in {len(groups)} kinds:\n" + "\n".join(shown)

@@ -60,9 +60,7 @@ def run(
     env = {"OUTSIDE": str(outside)}
     try:
         timeout = float(says.get("timeout", ["60"])[0])
-        result = (runner.supervise if supervised else runner.native)(
-            [*start, str(place)], env=env, timeout=timeout
-        )
+        result = (runner.supervise if supervised else runner.native)([*start, str(place)], env=env, timeout=timeout)
     finally:
         support.remove_tree(outside)
     hidden = [re.compile(pattern) for pattern in says.get("names", [])]
@@ -90,9 +88,7 @@ def test_same_as_native(runner: support.Runner, scenario: Path) -> None:
     """Status, stdout, stderr and tree of a supervised run are those of a native one."""
     says = headers(scenario)
     for need in " ".join(says.get("needs", [])).split():
-        if not (
-            os.path.exists(need) if need.startswith("/") else shutil.which(need, path=support.SYSTEM_PATH)
-        ):
+        if not (os.path.exists(need) if need.startswith("/") else shutil.which(need, path=support.SYSTEM_PATH)):
             pytest.skip(f"{need} is missing")
     native, native_tree = run(runner, scenario, supervised=False, says=says)
     assert native.status == 0, f"the scenario itself fails natively: {native}"

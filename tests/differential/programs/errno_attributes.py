@@ -174,9 +174,7 @@ def inode_flags(bench: Bench) -> None:
         for name, word in (("NODUMP", NODUMP), ("none", 0)):
             now = ctypes.create_string_buffer(8)
             raw("ioctl", descriptor, GETFLAGS, now)
-            flags = ctypes.create_string_buffer(
-                struct.pack("l", struct.unpack("l", now.raw)[0] & ~NODUMP | word), 8
-            )
+            flags = ctypes.create_string_buffer(struct.pack("l", struct.unpack("l", now.raw)[0] & ~NODUMP | word), 8)
             bench.run(f"FS_IOC_SETFLAGS({kind}, {name})", "ioctl", descriptor, SETFLAGS, flags)
             got = ctypes.create_string_buffer(8)
             value = raw("ioctl", descriptor, GETFLAGS, got)
@@ -235,9 +233,7 @@ def places(bench: Bench) -> None:
         value = raw("fchdir", descriptor)
         print(f"fchdir({kind}) -> {name_of(value)}")
         if value == 0:
-            bench.run(
-                f"  creat('here') in {kind}", "openat", AT_FDCWD, b"here", os.O_CREAT | 1, 0o600, opens=True
-            )
+            bench.run(f"  creat('here') in {kind}", "openat", AT_FDCWD, b"here", os.O_CREAT | 1, 0o600, opens=True)
             bench.tree.build()
 
 

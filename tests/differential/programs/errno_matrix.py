@@ -108,9 +108,7 @@ def open_at(bench: Bench) -> None:
                 bench.run(label, "openat", dirfd, bench.path(path), FLAGS[name], 0o666, opens=True)
     for name, flags in FLAGS.items():
         for path in (b"file", b"absent", b"dangling", b"dir", b""):
-            bench.run(
-                f"openat(AT_FDCWD, {text(path)}, {name})", "openat", AT_FDCWD, path, flags, 0o666, opens=True
-            )
+            bench.run(f"openat(AT_FDCWD, {text(path)}, {name})", "openat", AT_FDCWD, path, flags, 0o666, opens=True)
 
 
 RESOLVE = {
@@ -171,9 +169,7 @@ def removes(bench: Bench) -> None:
     for kind, dirfd in DIRFDS.items():
         for path in [*AT_PATHS, b"../empty"]:
             for name, flags in (("0", 0), ("REMOVEDIR", AT_REMOVEDIR)):
-                bench.run(
-                    f"unlinkat({kind}, {text(path)}, {name})", "unlinkat", dirfd, bench.path(path), flags
-                )
+                bench.run(f"unlinkat({kind}, {text(path)}, {name})", "unlinkat", dirfd, bench.path(path), flags)
     for flags in (AT_EMPTY_PATH, AT_SYMLINK_FOLLOW, 1 << 20, AT_REMOVEDIR | (1 << 35)):
         bench.run(f"unlinkat('file', {flags:#x})", "unlinkat", AT_FDCWD, b"file", flags)
 
@@ -289,9 +285,7 @@ def makes(bench: Bench) -> None:
     for kind, dirfd in DIRFDS.items():
         for path in AT_PATHS:
             bench.run(f"mkdirat({kind}, {text(path)})", "mkdirat", dirfd, bench.path(path), 0o755)
-            bench.run(
-                f"mknodat({kind}, {text(path)}, SOCK)", "mknodat", dirfd, bench.path(path), NODES["SOCK"], 0
-            )
+            bench.run(f"mknodat({kind}, {text(path)}, SOCK)", "mknodat", dirfd, bench.path(path), NODES["SOCK"], 0)
     for path in (b"/", b"/proc", b"/proc/x", b"/dev/null", b"/dev/null/x"):
         bench.run(f"mkdir({text(path)})", "mkdir", path, 0o755)
 

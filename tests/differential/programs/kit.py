@@ -178,8 +178,7 @@ class Tree:
                 words.append(f"atime {info.st_atime_ns}")
             if kind in (stat.S_IFREG, stat.S_IFDIR):
                 words += [
-                    f"{name}={os.getxattr(path, name)!r}"
-                    for name in sorted(os.listxattr(path, follow_symlinks=False))
+                    f"{name}={os.getxattr(path, name)!r}" for name in sorted(os.listxattr(path, follow_symlinks=False))
                 ]
             entries[shown] = (info.st_ino, " ".join(words))
             if kind == stat.S_IFDIR:
