@@ -20,15 +20,16 @@ from pincer_trace import worker
 from pincer_trace.executor.attributes import Attributes
 from pincer_trace.executor.blocking import BlockingOpens
 from pincer_trace.executor.context import ANSWERED, Context
+from pincer_trace.executor.hot import hot_reader
 from pincer_trace.executor.identity import Identity
 from pincer_trace.executor.names import Names
-from pincer_trace.executor.opens import Opens, hot_reader
+from pincer_trace.executor.opens import Opens
 from pincer_trace.executor.process import Process
 from pincer_trace.executor.sockets import OwnPlace, Sockets
 from pincer_trace.gateway.aliases import Aliases
 from pincer_trace.gateway.provenance import Provenance
 from pincer_trace.gateway.resolve import Forbidden, Resolver
-from pincer_trace.gateway.tasks import Tasks, Unreadable
+from pincer_trace.gateway.tasks import Impostor, Tasks, Unreadable
 from pincer_trace.kernel import libc, procfs, table
 from pincer_trace.kernel.notify import Gone, Listener
 from pincer_trace.ledger import LedgerFull
@@ -43,6 +44,10 @@ if TYPE_CHECKING:
 
 _FLUSH = 0.5  # seconds between flushes of the read counts: a count is on disk after two of them
 _GRACE = 2.0  # seconds between SIGTERM and SIGKILL for processes that outlive the command
+_KEPT_SIGNALS = {  # all others are ignored: SIGIO of a broken lease, say, would end us
+    signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGTERM, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE,
+    signal.SIGILL, signal.SIGSEGV, signal.SIGSYS, signal.SIGTRAP,
+}  # fmt: skip
 _WALL = 0x40000000  # __WALL: also children made by clone without SIGCHLD. wait(2)
 
 
@@ -86,8 +91,7 @@ class Engine:
     def _detach(self) -> None:
         """Leave the terminal's process group and the standard streams: they are the worker's alone (P76)."""
         os.setpgid(0, 0)
-        for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU,
-                       signal.SIGPIPE, signal.SIGXFSZ, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM):  # fmt: skip
+        for number in signal.valid_signals() - _KEPT_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
         null = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
@@ -143,7 +147,7 @@ class Engine:
         respond = self._listener.respond
         get = self._tasks.get
         handlers = self._handlers
-        identity = self._identity
+        identity, verified = self._identity, self._tasks.verified
         hot_read, openat = self._hot_read, libc.NUMBER["openat"]
         while (notification := receive()) is not None:
             number, tid, _, call, _, _, *arguments = notification
@@ -151,6 +155,8 @@ class Engine:
                 if identity.changed:
                     identity.assume(None)
                 task = get(tid, number)
+                if verified:
+                    self._tell_started()
                 if identity.changed:
                     identity.assume(identity.credentials(task))
                 if call == openat and hot_read(number, task, arguments):  # type: ignore[arg-type]
@@ -172,11 +178,22 @@ class Engine:
             except Unreadable as unreadable:
                 self._record(tid, call, b"", str(unreadable))
                 respond(number, error=errno.EACCES)
+            except Impostor as impostor:
+                _kill(tid, signal.SIGKILL)
+                self._tell_started()
+                self._record(tid, libc.NUMBER["execve"], impostor.path, str(impostor))
+                respond(number, error=errno.EACCES)
             except Gone:
                 respond(number, error=errno.EACCES)
             except BaseException as failure:  # noqa: BLE001 - fail closed, with a record (P55)
                 self._fail(tid, call, failure)
                 respond(number, error=errno.EACCES)
+
+    def _tell_started(self) -> None:
+        """Write the outcomes of the programs whose first call has come."""
+        for sequence, right in self._tasks.verified:
+            self._session.ledger.outcome(sequence, 0 if right else errno.EACCES)
+        self._tasks.verified.clear()
 
     def _record(self, tid: int, call: int, path: bytes, reason: str) -> None:
         """A refusal before there was a request to judge."""
@@ -227,7 +244,8 @@ class Engine:
     def _worker_ended(self) -> None:
         failed = worker.exec_failure(self._report)
         if failed is not None:
-            self._status, self._failure = failed
+            self._status, reason = failed
+            self._failure = f"{os.fsdecode(self._plan.path)}: {reason}"
         rest = self._living()
         self._leftover = len(rest)
         if not rest:
@@ -311,6 +329,9 @@ class Engine:
                 break
             time.sleep(0.005)
         self._ended.set()
+        self._tell_started()
+        for sequence in self._tasks.unverified():  # ended without a call that we would have seen
+            self._session.ledger.outcome(sequence, 0, "not verified")
         try:
             self._reads.finish()
         except LedgerFull:
@@ -320,7 +341,8 @@ class Engine:
         status = self._status if self._status is not None else 125
         self._session.ledger.close(status if status >= 0 else 128 - status, self._leftover)
         if not self._abandoned:
-            self._send(f"exit {status} {summary}")
+            word = f"failed {status} {self._failure}" if self._failure else f"exit {status} {summary}"
+            self._send(word)
 
     def _send(self, message: str, descriptor: int = -1) -> None:
         data = message.encode("utf-8", "replace") + b"\n"

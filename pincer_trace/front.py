@@ -71,7 +71,8 @@ def run(options: RunOptions) -> int:
     for descriptor in options.pass_fd:
         if descriptor > 2:
             os.close(descriptor)
-    return _Front(engine, ours, quiet=options.quiet).wait()
+    with ours:
+        return _Front(engine, ours, quiet=options.quiet).wait()
 
 
 def _plan(options: RunOptions, command: str, cache: str) -> Plan:

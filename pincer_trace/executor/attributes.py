@@ -13,7 +13,7 @@ import stat
 import struct
 
 from pincer_trace.effects import CHMOD, CHOWN, TRUNCATE, UTIME, WRITE, XATTR
-from pincer_trace.gateway.resolve import Forbidden
+from pincer_trace.gateway.resolve import Forbidden, live_name, process_of
 from pincer_trace.kernel import libc, table
 from pincer_trace.twin.authority import Target
 
@@ -30,6 +30,7 @@ _NOFOLLOW = libc.AT_SYMLINK_NOFOLLOW
 _EMPTY = libc.AT_EMPTY_PATH
 _XATTR_NAME, _XATTR_SIZE = 255, 65536  # <linux/limits.h>
 _FSXATTR_SIZE = 28  # struct fsxattr. <linux/fs.h>
+_UTIME_OMIT = ((1 << 30) - 2).to_bytes(8, "little")
 _TIMEVAL = struct.Struct("=4q")
 
 
@@ -127,14 +128,15 @@ class Attributes:
         if not path.startswith(b"/") or path.startswith(b"/memfd:"):
             act(found)  # a pipe, a socket, a memfd: the worker's own, without a name
             return
-        if found.st_nlink == 0:
-            path = path.removesuffix(b" (deleted)")
-        target = Target(path, descriptor=descriptor, found=found)
+        target = Target(live_name(path, found), descriptor=descriptor, found=found)
         if c.resolver.in_procfs(found.st_dev):
             try:
                 c.resolver.check_procfs(path)
             except Forbidden as forbidden:
                 c.authority.forbid(task, effect, target, forbidden.reason)
+            if process_of(path) is not None:  # an attribute of what the tree's own process shows: it ends with it
+                act(found)
+                return
         decision = c.authority.demand(task, effect, target)
         sequence = c.authority.intend(task, effect, target, decision)
         error = errno.EIO
@@ -198,6 +200,8 @@ class Attributes:
 
     def _utimensat(self, task: Task, dirfd: int, address: int, times: int, flags: int) -> int:
         spec = self._c.tasks.read_bytes(task, times, 32) if times else None
+        if spec and spec[8:16] == spec[24:32] == _UTIME_OMIT:
+            return 0  # the kernel looks no further
         if address == 0 and _int(dirfd) != _CWD:
             if flags & 0xFFFFFFFF:
                 raise OSError(errno.EINVAL, "flags")
@@ -275,7 +279,7 @@ class Attributes:
     def _terminal_peer(self, identity: int, task: Task, a: tuple[int, ...]) -> object:
         """TIOCGPTPEER opens the other end in the *worker's* domain, where the floor refuses it (P91)."""
         from pincer_trace.executor.context import ANSWERED
-        from pincer_trace.executor.opens import give
+        from pincer_trace.executor.descriptors import give
 
         master = self._c.tasks.descriptor(task, _int(a[0]))
         try:

@@ -75,13 +75,17 @@ class Identity:
         if self.privileged:
             self.changed = True
 
+    def shares_namespace(self, task: Task) -> bool:
+        """Whether the task is in our own user namespace. Raises OSError."""
+        return os.stat(f"/proc/{task.tid}/ns/user").st_ino == self._namespace
+
     def credentials(self, task: Task) -> Credentials | None:
         """The caller's, or None while nobody has changed any. Raises OSError."""
         if not self.changed:
             return None
         status = procfs.status(task.tid)
         capabilities = status.capabilities & WORKER_CAPABILITIES
-        if os.stat(f"/proc/{task.tid}/ns/user").st_ino != self._namespace:
+        if not self.shares_namespace(task):
             capabilities = 0  # rights over its own namespace are none over files outside of it
         return Credentials(status.fsuid, status.fsgid, status.groups, capabilities | _ENGINE_EXTRA)
 

@@ -12,8 +12,8 @@ import os
 import stat
 
 from pincer_trace.effects import CREATE, LINK, MKDIR, MKNOD, READ, RENAME, RMDIR, SYMLINK, UNLINK, WRITE
-from pincer_trace.executor.opens import join
 from pincer_trace.gateway.gitconfig import ConfigWitness
+from pincer_trace.gateway.resolve import join, live_name
 from pincer_trace.kernel import libc
 from pincer_trace.twin.authority import Target
 
@@ -59,6 +59,10 @@ class Names:
     def _parent(self, task: Task, dirfd: int, address: int) -> tuple[int, bytes]:
         return self._c.resolver.parent(task, dirfd, self._c.tasks.read_path(task, address))
 
+    def _in_procfs(self, parent: int) -> bool:
+        """Whether the kernel is certain to refuse: procfs makes, moves and removes no names."""
+        return self._c.resolver.in_procfs(os.fstat(parent).st_dev)
+
     def _target(self, parent: int, name: bytes, found: os.stat_result | None) -> Target:
         path = join(self._c.resolver.path_of(parent), name)
         return Target(path, parent=parent, name=name.rstrip(b"/"), found=found)
@@ -77,6 +81,8 @@ class Names:
         parent, name = self._parent(task, dirfd, address)
         try:
             self._absent(parent, name)
+            if self._in_procfs(parent):
+                os.mkdir(name, mode & 0o7777, dir_fd=parent)
             target = self._target(parent, name, None)
             decision = c.authority.demand(task, MKDIR, target)
             sequence = c.authority.intend(task, MKDIR, target, decision)
@@ -100,10 +106,12 @@ class Names:
             self._absent(parent, name)
             if name.endswith(b"/"):
                 raise OSError(errno.ENOENT, name)
+            if self._in_procfs(parent):
+                os.mknod(name, mode & 0o177777, 0, dir_fd=parent)
             target = self._target(parent, name, None)
             effect = CREATE if kind in (0, stat.S_IFREG) else MKNOD
             if kind in (stat.S_IFCHR, stat.S_IFBLK) and device & 0xFFFFFFFF:  # device 0 is overlayfs's whiteout
-                c.authority.forbid(task, MKNOD, target, "device nodes are not made on behalf of a worker")
+                raise OSError(errno.EPERM, name)  # no worker has CAP_MKNOD; we do not lend ours
             decision = c.authority.demand(task, effect, target)
             sequence = c.authority.intend(task, effect, target, decision)
             c.identity.take_mask(c.tasks, task)
@@ -160,7 +168,7 @@ class Names:
             target = self._target(parent, name, found)
             extra: dict[str, object] = {}
             if found.st_nlink:
-                source_target = Target(c.resolver.path_of(source), descriptor=source, found=found)
+                source_target = Target(live_name(c.resolver.path_of(source), found), descriptor=source, found=found)
                 extra["from"] = os.fsdecode(source_target.path)
                 for effect in (READ, WRITE, LINK):  # as if opened with the widest access (P28)
                     c.authority.demand(task, effect, source_target)
@@ -199,7 +207,7 @@ class Names:
             found = None if bare in _DOTS else _look(parent, bare)
             directory = bool(flags & _REMOVEDIR)
             removes = found is not None and stat.S_ISDIR(found.st_mode) == directory
-            if not removes or (name.endswith(b"/") and not directory):
+            if not removes or (name.endswith(b"/") and not directory) or self._in_procfs(parent):
                 _remove(parent, name, directory)  # the kernel refuses, each case with its own errno
                 raise OSError(errno.ENOENT, name)  # it appeared in between: it was not there when the worker asked
             assert found is not None
@@ -223,11 +231,12 @@ class Names:
         c = self._c
         if flags & ~(_NOREPLACE | _EXCHANGE | _WHITEOUT) or (flags & _EXCHANGE and flags & (_NOREPLACE | _WHITEOUT)):
             raise OSError(errno.EINVAL, "renameat2")
-        old_path, new_path = c.tasks.read_path(task, old), c.tasks.read_path(task, new)
+        old_path = c.tasks.read_path(task, old)
         source, source_name = c.resolver.parent(task, olddirfd, old_path)
         goal = -1
         witness = None
         try:
+            new_path = c.tasks.read_path(task, new)
             goal, goal_name = self._second_parent(task, source, olddirfd, old_path, newdirfd, new_path)
             found = None if source_name.rstrip(b"/") in _DOTS else _look(source, source_name.rstrip(b"/"))
             replaced = None if goal_name.rstrip(b"/") in _DOTS else _look(goal, goal_name.rstrip(b"/"))

@@ -7,13 +7,14 @@ Everything that can write, create, lock or block takes the longer ways below it.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 
 from pincer_trace.effects import CREATE, READ, TRUNCATE, WRITE
+from pincer_trace.executor import namespaces
 from pincer_trace.executor.context import ANSWERED
-from pincer_trace.gateway.resolve import Forbidden, process_of
+from pincer_trace.executor.descriptors import OURS, WALK, covers, give, place
+from pincer_trace.gateway.resolve import Forbidden, join, live_name, process_of
 from pincer_trace.kernel import libc, procfs
 from pincer_trace.kernel.libc import how, openat2
 from pincer_trace.kernel.notify import Continue, Gone
@@ -31,16 +32,11 @@ if TYPE_CHECKING:
 
 _O_PATH = os.O_PATH
 _CLOEXEC = os.O_CLOEXEC
-_OURS = (
-    os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
-)  # on every open that we make: inherit nothing, own no tty, never wait
-_WALK = os.O_DIRECTORY | os.O_NOFOLLOW  # flags of the call that belong to the walk
 _TMPFILE = os.O_TMPFILE
-_EFFECTFUL = os.O_CREAT | os.O_TRUNC | (_TMPFILE & ~os.O_DIRECTORY) | os.O_WRONLY | os.O_RDWR | _O_PATH
-_SETFL = os.O_APPEND | os.O_NONBLOCK | os.O_ASYNC | os.O_DIRECT | os.O_NOATIME  # what F_SETFL can set. fcntl(2)
+EFFECTFUL = os.O_CREAT | os.O_TRUNC | (_TMPFILE & ~os.O_DIRECTORY) | os.O_WRONLY | os.O_RDWR | _O_PATH
 _KNOWN = 0o37777703  # VALID_OPEN_FLAGS of the kernel: openat2 refuses others
 _MAX_LINKS = 40
-_PLAIN = (stat.S_IFREG, stat.S_IFDIR)
+PLAIN = (stat.S_IFREG, stat.S_IFDIR)
 
 _HOW_SIZE_FIRST = 24
 _RESOLVE_KNOWN = 0x3F
@@ -79,10 +75,11 @@ class Opens:
 
     def _open(self, identity: int, task: Task, dirfd: int, address: int, flags: int, mode: int) -> object:
         flags &= 0xFFFFFFFF
-        if not flags & _EFFECTFUL:
+        if not flags & EFFECTFUL:
             return self._read(identity, task, dirfd, self._c.tasks.read_path(task, address), flags, 0)
         if flags & _O_PATH:
             return _CONTINUE_PATH
+        _check_flags(flags)
         path = self._c.tasks.read_path(task, address)
         return self._effect(identity, task, dirfd, path, flags, mode & 0o7777, 0)
 
@@ -99,6 +96,7 @@ class Opens:
         mode = int.from_bytes(structure[8:16], "little")
         resolve = int.from_bytes(structure[16:24], "little")
         creates = bool(flags & os.O_CREAT) or flags & _TMPFILE == _TMPFILE
+        _check_flags(flags)
         if flags & ~_KNOWN or mode & ~0o7777 or (mode and not creates) or resolve & ~_RESOLVE_KNOWN:
             raise OSError(errno.EINVAL, "open_how")
         if resolve & libc.RESOLVE_BENEATH and resolve & libc.RESOLVE_IN_ROOT:
@@ -108,7 +106,7 @@ class Opens:
             # of openat2 know kernels that lack it.
             raise OSError(errno.ENOSYS, "openat2")
         path = self._c.tasks.read_path(task, a[1])
-        if not flags & _EFFECTFUL:
+        if not flags & EFFECTFUL:
             return self._read(identity, task, a[0], path, flags, resolve)
         return self._effect(identity, task, a[0], path, flags, mode, resolve)
 
@@ -117,18 +115,20 @@ class Opens:
     def _read(self, identity: int, task: Task, dirfd: int, path: bytes, flags: int, resolve: int) -> object:
         c = self._c
         resolver = c.resolver
-        pin, held = self._pin(task, dirfd, path, flags & _WALK, resolve)
+        pin, held = self._pin(task, dirfd, path, flags & WALK, resolve)
         try:
             found = os.fstat(pin)
             kind = found.st_mode & 0o170000
-            if kind not in _PLAIN or resolver.in_procfs(found.st_dev):
+            if kind not in PLAIN or resolver.in_procfs(found.st_dev):
                 return self._special(identity, task, pin, found, flags, held)
             entry = c.reads.hot.get((task.executable_id, found.st_dev, found.st_ino, found.st_ctime_ns))
             if entry is None:
                 name = resolver.path_of(pin, (task, dirfd, path))
-                target = Target(_live_name(name, found), descriptor=pin, found=found)
+                target = Target(live_name(name, found), descriptor=pin, found=found)
+                if covers(held, flags):
+                    return self._reopen_held(identity, task, pin, flags, found, target)
                 entry = c.reads.admit(task, target, found)
-            opened = os.open(resolver.number(pin), (flags & ~_WALK) | _OURS, dir_fd=self._names)
+            opened = os.open(resolver.number(pin), (flags & ~WALK) | OURS, dir_fd=self._names)
         finally:
             os.close(pin)
         give(c, identity, opened, flags)
@@ -172,7 +172,7 @@ class Opens:
         writes = flags & os.O_ACCMODE != os.O_RDONLY or bool(flags & os.O_TRUNC)
         if kind == stat.S_IFDIR and writes:
             raise OSError(errno.EISDIR, "directory")
-        target = Target(_live_name(path, found), descriptor=pin, found=found)
+        target = Target(live_name(path, found), descriptor=pin, found=found)
         if c.resolver.in_procfs(found.st_dev):
             try:
                 c.resolver.check_procfs(path)
@@ -180,10 +180,10 @@ class Opens:
                 c.authority.forbid(task, WRITE if writes else READ, target, forbidden.reason)
         elif kind == stat.S_IFCHR and found.st_rdev == _TTY:
             return self._controlling_terminal(identity, task, flags)
+        elif covers(held, flags):
+            return self._reopen_held(identity, task, pin, flags, found, target)
         elif kind == stat.S_IFCHR and os.major(found.st_rdev) in _PTS_MAJORS:
             self._check_terminal(task, target, found.st_rdev, WRITE if writes else READ)
-        if writes and _covers(held, flags):
-            return self._reopen_held(identity, task, pin, flags, found, target)
         nameless = not path.startswith(b"/") or path.startswith(b"/memfd:")  # pipes and the like of the tree's own
         if nameless or (kind == stat.S_IFCHR and found.st_rdev in _HARMLESS_DEVICES):
             sequence = None
@@ -194,10 +194,10 @@ class Opens:
             c.reads.count(c.reads.admit(task, target, found))
             sequence = None
         if kind == stat.S_IFIFO and not flags & os.O_NONBLOCK and flags & os.O_ACCMODE != os.O_RDWR:
-            c.blocking.start(identity, task, os.dup(pin), flags & ~_WALK, sequence)
+            c.blocking.start(identity, task, os.dup(pin), flags & ~WALK, sequence)
             return ANSWERED
         if kind == stat.S_IFCHR and not flags & os.O_NONBLOCK and not _never_waits(found.st_rdev):
-            c.blocking.start(identity, task, os.dup(pin), flags & ~_WALK, sequence)
+            c.blocking.start(identity, task, os.dup(pin), flags & ~WALK, sequence)
             return ANSWERED
         return self._reopen(identity, task, pin, flags, sequence, found)
 
@@ -206,9 +206,10 @@ class Opens:
     ) -> object:
         """`> /dev/stdout` and the like: the worker has this access already, so opening it again adds none."""
         decision = Decision(ALLOW, None, "the caller holds a descriptor with this access")
-        sequence = self._c.authority.intend(task, WRITE, target, decision)
+        effect = WRITE if flags & os.O_ACCMODE else READ
+        sequence = self._c.authority.intend(task, effect, target, decision)
         if stat.S_ISFIFO(found.st_mode) and not flags & os.O_NONBLOCK and flags & os.O_ACCMODE != os.O_RDWR:
-            self._c.blocking.start(identity, task, os.dup(pin), flags & ~_WALK, sequence)
+            self._c.blocking.start(identity, task, os.dup(pin), flags & ~WALK, sequence)
             return ANSWERED
         return self._reopen(identity, task, pin, flags, sequence, found)
 
@@ -231,7 +232,7 @@ class Opens:
         else:
             name = os.readlink(b"/sys/dev/char/%d:%d" % (major, minor)).rpartition(b"/")[2]
             name = b"/dev/" + name
-        opened = os.open(name, (flags & ~_WALK) | _OURS)
+        opened = os.open(name, (flags & ~WALK) | OURS)
         if os.fstat(opened).st_rdev != device:
             os.close(opened)
             raise OSError(errno.ENXIO, "/dev/tty")
@@ -246,10 +247,8 @@ class Opens:
         if flags & _TMPFILE == _TMPFILE:
             return self._nameless_file(identity, task, dirfd, path, flags, mode, resolve)
         if flags & os.O_CREAT:
-            if flags & os.O_DIRECTORY:
-                raise OSError(errno.EINVAL, "O_CREAT | O_DIRECTORY")  # since Linux 6.4; before it could half succeed
             return self._open_or_create(identity, task, dirfd, path, flags, mode, resolve)
-        pin, held = self._pin(task, dirfd, path, flags & _WALK, resolve)
+        pin, held = self._pin(task, dirfd, path, flags & WALK, resolve)
         try:
             return self._write_existing(identity, task, pin, flags, held=held, origin=(task, dirfd, path))
         finally:
@@ -273,14 +272,14 @@ class Opens:
         if kind != stat.S_IFREG or c.resolver.in_procfs(found.st_dev):
             return self._special(identity, task, pin, found, flags, held)
         if flags & (os.O_ACCMODE | os.O_TRUNC) == 0:  # O_CREAT alone: the file exists, so it is a read
-            target = Target(_live_name(c.resolver.path_of(pin), found), descriptor=pin, found=found)
+            target = Target(live_name(c.resolver.path_of(pin), found), descriptor=pin, found=found)
             c.reads.count(c.reads.admit(task, target, found))
             return self._reopen(identity, task, pin, flags, None, found)
         raw = c.resolver.path_of(pin, origin)
         if raw.startswith(b"/memfd:"):
             return self._reopen(identity, task, pin, flags, None, found)
-        target = Target(_live_name(raw, found), parent=parent, name=name, descriptor=pin, found=found)
-        if _covers(held, flags):
+        target = Target(live_name(raw, found), parent=parent, name=name, descriptor=pin, found=found)
+        if covers(held, flags):
             return self._reopen_held(identity, task, pin, flags, found, target)
         decision = c.authority.demand(task, WRITE, target)
         if flags & os.O_ACCMODE != os.O_WRONLY:
@@ -299,7 +298,7 @@ class Opens:
     ) -> object:
         """Open the pinned object itself, without a second walk, and give it to the worker."""
         c = self._c
-        wanted = flags & ~(os.O_CREAT | os.O_EXCL | _WALK) | _OURS
+        wanted = flags & ~(os.O_CREAT | os.O_EXCL | WALK) | OURS
         number = c.resolver.number(pin)
         regular = stat.S_ISREG(found.st_mode)
         # Content is destroyed only once the worker has its descriptor: natively a full table is found out before (P13).
@@ -308,12 +307,12 @@ class Opens:
             wanted &= ~os.O_TRUNC
         try:
             if c.resolver.in_procfs(found.st_dev):
-                opened = c.identity.without_trace(lambda: os.open(number, wanted, dir_fd=self._names))
+                opened = self._open_procfs(task, pin, number, wanted)
             else:
                 opened = os.open(number, wanted, dir_fd=self._names)
         except OSError as error:
             if error.errno == errno.EAGAIN and regular and not flags & os.O_NONBLOCK:
-                c.blocking.start(identity, task, os.dup(pin), flags & ~(os.O_CREAT | os.O_EXCL | _WALK), sequence)
+                c.blocking.start(identity, task, os.dup(pin), flags & ~(os.O_CREAT | os.O_EXCL | WALK), sequence)
                 return ANSWERED  # a lease on it (P73)
             self._settle(sequence, error.errno or errno.EIO)
             raise
@@ -328,6 +327,14 @@ class Opens:
         self._settle(sequence, 0)
         c.listener.respond(identity, there)
         return ANSWERED
+
+    def _open_procfs(self, task: Task, pin: int, number: bytes, wanted: int) -> int:
+        """A file of procfs: without our own rights over other processes, from where the caller stands (P68, P80)."""
+        c = self._c
+        path = c.resolver.path_of(pin)
+        if path.rpartition(b"/")[2] in namespaces.MAPS and not c.identity.shares_namespace(task):
+            return namespaces.open_inside(task.tid, path, wanted)
+        return c.identity.without_trace(lambda: os.open(number, wanted, dir_fd=self._names))
 
     def _inject(self, identity: int, opened: int, flags: int, sequence: int | None) -> int:
         """The descriptor's number in the worker; the call stays paused. On a failure the outcome is recorded."""
@@ -358,13 +365,14 @@ class Opens:
         self, identity: int, task: Task, dirfd: int, path: bytes, flags: int, mode: int, resolve: int
     ) -> object:
         """O_CREAT: the last component may be absent, a file, or a link to follow (P19)."""
-        if path.endswith(b"/"):
-            raise OSError(errno.EISDIR, path)
         if resolve:
             return self._create_restricted(identity, task, dirfd, path, flags, mode, resolve)
         c = self._c
         parent, name = c.resolver.parent(task, dirfd, path)
         try:
+            if path.endswith(b"/"):
+                dots = name.rstrip(b"/") in (b".", b"..")
+                raise OSError(errno.EEXIST if dots and flags & os.O_EXCL else errno.EISDIR, path)
             for _ in range(_MAX_LINKS):
                 if name in (b".", b".."):
                     raise OSError(errno.EEXIST if flags & os.O_EXCL else errno.EISDIR, path)
@@ -388,6 +396,8 @@ class Opens:
                     if c.resolver.in_procfs(found.st_dev):  # a magic link, such as /proc/self/fd/3
                         there, held = c.resolver.walk(task, parent, name, follow=True)
                         try:
+                            if stat.S_ISDIR(os.fstat(there).st_mode):
+                                raise OSError(errno.EISDIR, path)
                             return self._write_existing(identity, task, there, flags, held=held)
                         finally:
                             os.close(there)
@@ -416,7 +426,9 @@ class Opens:
     ) -> object:
         """openat2 with RESOLVE_* and O_CREAT: the kernel resolves what exists; a new name in a directory so found."""
         try:
-            walk = flags & _WALK | (os.O_NOFOLLOW if flags & os.O_EXCL else 0)
+            if path.endswith(b"/"):
+                raise OSError(errno.EISDIR, path)
+            walk = flags & WALK | (os.O_NOFOLLOW if flags & os.O_EXCL else 0)
             pin, _ = self._pin(task, dirfd, path, walk, resolve)
         except FileNotFoundError:
             pass
@@ -446,7 +458,7 @@ class Opens:
         decision = c.authority.demand(task, CREATE, target)
         sequence = c.authority.intend(task, CREATE, target, decision)
         c.identity.take_mask(c.tasks, task)
-        wanted = flags & ~os.O_NOFOLLOW | os.O_EXCL | _OURS  # O_EXCL follows no link
+        wanted = flags & ~os.O_NOFOLLOW | os.O_EXCL | OURS  # O_EXCL follows no link
         try:
             opened = os.open(name, wanted, mode, dir_fd=parent)
         except OSError as error:
@@ -472,8 +484,6 @@ class Opens:
     ) -> object:
         """O_TMPFILE: judged as a creation in its directory; a name made later is judged at linkat (P19)."""
         c = self._c
-        if flags & os.O_ACCMODE not in (os.O_WRONLY, os.O_RDWR) or flags & os.O_CREAT:
-            raise OSError(errno.EINVAL, "O_TMPFILE")
         pin, _ = self._pin(task, dirfd, path, os.O_DIRECTORY, resolve)
         try:
             target = Target(join(c.resolver.path_of(pin), b"#nameless"), parent=pin)
@@ -481,7 +491,7 @@ class Opens:
             sequence = c.authority.intend(task, CREATE, target, decision)
             c.identity.take_mask(c.tasks, task)
             try:
-                opened = os.open(b".", flags & ~os.O_NOFOLLOW | _OURS, mode, dir_fd=pin)
+                opened = os.open(b".", flags & ~os.O_NOFOLLOW | OURS, mode, dir_fd=pin)
             except OSError as error:
                 self._settle(sequence, error.errno or errno.EIO)
                 raise
@@ -493,91 +503,6 @@ class Opens:
         return ANSWERED
 
 
-def hot_reader(c: Context) -> Callable[[int, Task, tuple[int, ...]], bool]:
-    """The hot path of openat: a plain read of a file or directory, or of a name that is not there. False: the long way.
-
-    One flat function over local names, since every call and attribute costs here what a system call costs (DESIGN 9).
-    It does exactly what `Opens` does for such an object, and leaves to it whatever is anything else.
-    """
-    pread, fstat, open_, close, fcntl_, readlink = os.pread, os.fstat, os.open, os.close, fcntl.fcntl, os.readlink
-    setfl, cwd_register, cwd, walk_flags, nonblock = fcntl.F_SETFL, 0xFFFFFF9C, libc.AT_FDCWD, _WALK, os.O_NONBLOCK
-    pins = {extra: how(_O_PATH | _CLOEXEC | extra) for extra in (0, os.O_DIRECTORY)}
-    no_links = how(_O_PATH | _CLOEXEC, 0, libc.RESOLVE_NO_MAGICLINKS | libc.RESOLVE_NO_SYMLINKS)
-    syscall, openat2_number, size, get_errno = libc.syscall, libc.OPENAT2, libc.HOW_SIZE, libc.get_errno
-    reads, procfs_devices, tasks = c.reads, c.resolver.procfs, c.tasks
-    inject, respond = c.listener.inject, c.listener.respond
-    hot, count, admit, names, numbers = reads.hot, reads.count, reads.admit, c.resolver.names, c.resolver.numbers
-    shared, enoent, effectful, plain = tasks.shared_cwd, errno.ENOENT, _EFFECTFUL | os.O_NOFOLLOW, _PLAIN
-
-    def read(identity: int, task: Task, a: tuple[int, ...]) -> bool:
-        flags = a[2] & 0xFFFFFFFF
-        if flags & effectful:
-            return False
-        try:
-            data = pread(task.mem, 256, a[1])
-        except (OSError, OverflowError):
-            return False
-        if data[:1] == b"/":
-            base = cwd
-        else:
-            base = task.cwd
-            if base < 0 or shared or a[0] & 0xFFFFFFFF != cwd_register:
-                return False
-        end = data.find(0)
-        if end <= 0:
-            return False
-        pin = syscall(openat2_number, base, data, pins[flags & walk_flags], size)
-        if pin < 0:
-            # Not there, by a walk that met no link and no procfs: then it is not there for the worker either.
-            if get_errno() != enoent or data.find(b"proc", 0, end) >= 0:
-                return False
-            pin = syscall(openat2_number, base, data, no_links, size)
-            if pin >= 0:
-                close(pin)
-                return False
-            if get_errno() != enoent or (base >= 0 and fstat(base).st_dev in procfs_devices):
-                return False
-            respond(identity, 0, enoent)
-            return True
-        opened = -1
-        try:
-            found = fstat(pin)
-            device = found.st_dev
-            if device in procfs_devices or pin > 4095:
-                return False
-            entry = hot.get((task.executable_id, device, found.st_ino, found.st_ctime_ns))
-            if entry is None:
-                if found.st_mode & 0o170000 not in plain:
-                    return False
-                path = readlink(numbers[pin], dir_fd=names)
-                entry = admit(task, Target(_live_name(path, found), descriptor=pin, found=found), found)
-            opened = open_(numbers[pin], (flags & ~walk_flags) | _OURS, dir_fd=names)
-            if not flags & nonblock:
-                fcntl_(opened, setfl, flags & _SETFL)
-            number = inject(identity, opened, flags & _CLOEXEC)
-        except BlockingIOError:
-            return False  # a lease on it: the long way waits for that elsewhere (P73)
-        except OSError as error:
-            if error.errno != errno.ENAMETOOLONG:
-                raise
-            return False  # deeper than readlink can tell
-        finally:
-            close(pin)
-            if opened >= 0:
-                close(opened)
-        respond(identity, number)
-        count(entry)
-        return True
-
-    return read
-
-
-def _covers(held: int, flags: int) -> bool:
-    """Whether a descriptor that the caller holds has the writing access which is asked (P26)."""
-    asked = flags & os.O_ACCMODE
-    return held >= 0 and bool(asked) and held & os.O_ACCMODE in (asked, os.O_RDWR)
-
-
 def _undo(parent: int, name: bytes, opened: int) -> None:
     """Take back a file that was made for a worker which cannot take its descriptor (P13)."""
     try:
@@ -587,31 +512,14 @@ def _undo(parent: int, name: bytes, opened: int) -> None:
         pass
 
 
-def place(c: Context, identity: int, opened: int, flags: int) -> int:
-    """Put our descriptor into the worker with the status flags that it asked for; its number there."""
-    if not flags & os.O_NONBLOCK:
-        fcntl.fcntl(opened, fcntl.F_SETFL, flags & _SETFL)
-    return c.listener.inject(identity, opened, flags & _CLOEXEC)
-
-
-def give(c: Context, identity: int, opened: int, flags: int) -> None:
-    """Inject, close our copy, then answer, so that no copy outlives the answer (P72)."""
-    try:
-        number = place(c, identity, opened, flags)
-    finally:
-        os.close(opened)
-    c.listener.respond(identity, number)
-
-
-def join(directory: bytes, name: bytes) -> bytes:
-    """The path of an entry; a trailing slash of the name is no part of it."""
-    name = name.rstrip(b"/")
-    return directory + name if directory.endswith(b"/") else directory + b"/" + name
-
-
-def _live_name(path: bytes, found: os.stat_result) -> bytes:
-    """The name by which an object is judged: that of a removed one without the kernel's mark."""
-    return path.removesuffix(b" (deleted)") if found.st_nlink == 0 else path
+def _check_flags(flags: int) -> None:
+    """Combinations that the kernel refuses before it looks at the path. Raises OSError EINVAL."""
+    if flags & _TMPFILE == _TMPFILE:
+        wrong = flags & os.O_ACCMODE == os.O_RDONLY or flags & os.O_CREAT
+    else:
+        wrong = flags & os.O_CREAT and flags & os.O_DIRECTORY  # since Linux 6.4; before, it could half succeed
+    if wrong:
+        raise OSError(errno.EINVAL, "flags")
 
 
 def _never_waits(device: int) -> bool:

@@ -10,7 +10,7 @@ import os
 import stat
 
 from pincer_trace.effects import EXEC
-from pincer_trace.kernel import libc, procfs
+from pincer_trace.kernel import libc, procfs, table
 from pincer_trace.kernel.notify import Continue
 from pincer_trace.twin.authority import Target
 
@@ -24,6 +24,8 @@ _REGISTERS_ONLY = Continue(Continue.REGISTERS_ONLY)  # nothing in memory is deci
 _FLOOR_HOLDS = Continue(Continue.FLOOR_HOLDS)
 _VERIFIED_AFTER = Continue(Continue.VERIFIED_AFTER)  # a label: what runs has no more rights than what asked (P42, P43)
 _PRIO_USER, _IOPRIO_WHO_USER, _IOPRIO_WHO_PGRP, _PRIO_PGRP = 2, 3, 2, 1
+_MAX_SCRIPTS = 5  # scripts whose interpreter is a script: the kernel's own bound
+_MACHINE = {"x86_64": b"\x3e\x00", "aarch64": b"\xb7\x00"}[table.machine()]  # e_machine. elf(5)
 _NEW_IDENTITY = ("setuid", "setgid", "setreuid", "setregid", "setresuid", "setresgid", "setfsuid", "setfsgid")
 
 
@@ -35,7 +37,7 @@ class Process:
 
     def handlers(self) -> dict[str, Handler]:
         """By system call."""
-        table: dict[str, Handler] = {
+        handlers: dict[str, Handler] = {
             "execve": lambda _i, task, a: self._exec(task, libc.AT_FDCWD, a[0], 0),
             "execveat": lambda _i, task, a: self._exec(task, a[0], a[1], a[4] & 0xFFFFFFFF),
             "chdir": self._chdir,
@@ -44,13 +46,15 @@ class Process:
             "process_mrelease": self._refuse_other,
         }
         for name in (*_NEW_IDENTITY, "setgroups", "capset", "prctl", "clone", "unshare"):
-            table[name] = self._changes_identity
+            handlers[name] = self._changes_identity
         for name in ("prlimit64", "sched_setparam", "sched_setscheduler", "sched_setaffinity", "sched_setattr",
                      "migrate_pages", "move_pages"):  # fmt: skip
-            table[name] = lambda _i, task, a: self._on_other(a[0])
-        table["setpriority"] = lambda _i, task, a: self._on_group(task, a[0], a[1], _PRIO_PGRP, _PRIO_USER)
-        table["ioprio_set"] = lambda _i, task, a: self._on_group(task, a[0], a[1], _IOPRIO_WHO_PGRP, _IOPRIO_WHO_USER)
-        return table
+            handlers[name] = lambda _i, task, a: self._on_other(a[0])
+        handlers["setpriority"] = lambda _i, task, a: self._on_group(task, a[0], a[1], _PRIO_PGRP, _PRIO_USER)
+        handlers["ioprio_set"] = lambda _i, task, a: self._on_group(
+            task, a[0], a[1], _IOPRIO_WHO_PGRP, _IOPRIO_WHO_USER
+        )
+        return handlers
 
     def _exec(self, task: Task, dirfd: int, address: int, flags: int) -> object:
         c = self._c
@@ -66,32 +70,45 @@ class Process:
             name = c.resolver.path_of(pin)
             target = Target(name, descriptor=pin, found=found)
             decision = c.authority.demand(task, EXEC, target)
-            if stat.S_ISREG(found.st_mode) and not _readable(pin):
+            head = _head(pin) if stat.S_ISREG(found.st_mode) else b""
+            if head is None:
                 c.authority.forbid(
                     task,
                     EXEC,
                     target,
                     "the program can be executed but not read, so its calls could not be supervised",
                 )
+            images = self._images(task, found, head or b"")
             sequence = c.authority.intend(task, EXEC, target, decision)
-            c.authority.done(sequence)
-        except OSError as error:
-            if error.errno in (
-                errno.EBADF,
-                errno.EFAULT,
-                errno.ENOENT,
-                errno.ENOTDIR,
-                errno.ELOOP,
-                errno.ENAMETOOLONG,
-            ):
-                raise
-            # Let the kernel say it: without a pin the exec fails there as well.
-            return _VERIFIED_AFTER
         finally:
             if pin >= 0:
                 os.close(pin)
-        c.tasks.executes(task)
+        c.tasks.executes(task, sequence, images)
         return _VERIFIED_AFTER
+
+    def _images(self, task: Task, found: os.stat_result, head: bytes) -> frozenset[tuple[int, int]] | None:
+        """The files of which one must be running afterwards; None where the kernel may start another by its own rules.
+
+        A script starts its interpreter; a call that fails leaves what runs now.
+        """
+        now = os.stat(f"/proc/{task.tid}/exe")
+        images = {(now.st_dev, now.st_ino), (found.st_dev, found.st_ino)}
+        for _ in range(_MAX_SCRIPTS):
+            if head[:4] == b"\x7fELF" and head[18:20] == _MACHINE:
+                return frozenset(images)
+            if head[:2] != b"#!":
+                return None
+            words = head[2:].split(b"\n")[0].split()
+            if not words:
+                return None
+            pin = self._c.resolver.pin(task, libc.AT_FDCWD, words[0])
+            try:
+                found = os.fstat(pin)
+                head = _head(pin) or b""
+            finally:
+                os.close(pin)
+            images.add((found.st_dev, found.st_ino))
+        return None
 
     def _chdir(self, _identity: int, task: Task, _a: tuple[int, ...]) -> object:
         self._c.tasks.changes_directory(task)
@@ -126,9 +143,13 @@ class Process:
         raise OSError(errno.EPERM, "another process")
 
 
-def _readable(pin: int) -> bool:
+def _head(pin: int) -> bytes | None:
+    """The first bytes of a program; None when it may not be read."""
     try:
-        os.close(os.open(b"/proc/self/fd/%d" % pin, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY))
+        descriptor = os.open(b"/proc/self/fd/%d" % pin, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     except OSError as error:
-        return error.errno not in (errno.EACCES, errno.EPERM)
-    return True
+        return None if error.errno in (errno.EACCES, errno.EPERM) else b""
+    try:
+        return os.read(descriptor, 256)
+    finally:
+        os.close(descriptor)

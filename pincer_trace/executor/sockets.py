@@ -15,7 +15,8 @@ import threading
 
 from pincer_trace.effects import BIND, CREATE, READ, UNLINK, WRITE
 from pincer_trace.executor.context import ANSWERED
-from pincer_trace.executor.opens import give, join
+from pincer_trace.executor.descriptors import give
+from pincer_trace.gateway.resolve import join
 from pincer_trace.kernel import libc
 from pincer_trace.kernel.notify import Continue
 from pincer_trace.twin.authority import Target
@@ -40,31 +41,35 @@ class OwnPlace:
     """A thread with a working directory and umask of its own, for calls that take neither as an argument."""
 
     def __init__(self) -> None:
-        self._work: queue.SimpleQueue[tuple[Callable[[], int], queue.SimpleQueue[int]] | None] = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[tuple[Callable[[], int], queue.SimpleQueue[int | BaseException]] | None] = (
+            queue.SimpleQueue()
+        )
         self._thread = threading.Thread(target=self._serve, name="own-place", daemon=True)
         self._thread.start()  # at once: a later start could fail, when the process limit is reached
 
     def run(self, act: Callable[[], int]) -> int:
         """The errno (0: done) of `act`, run there. Waits for it: bind and mq_open do not block."""
-        answer: queue.SimpleQueue[int] = queue.SimpleQueue()
+        answer: queue.SimpleQueue[int | BaseException] = queue.SimpleQueue()
         self._work.put((act, answer))
-        return answer.get()
+        error = answer.get()
+        if isinstance(error, BaseException):
+            raise error
+        return error
 
     def _serve(self) -> None:
         apart = False
         while (work := self._work.get()) is not None:
             act, answer = work
-            error = errno.EACCES
             try:
                 if not apart:
                     libc.call("unshare", _CLONE_FS)
                     apart = True
                 error = act()
             except OSError as failure:
-                error = failure.errno or errno.EACCES
-            except BaseException:  # noqa: BLE001 - the receiving thread waits for an answer (P96)
-                error = errno.EACCES
-            finally:
+                answer.put(failure.errno or errno.EACCES)
+            except BaseException as failure:  # noqa: BLE001 - the receiving thread waits for an answer, and records it (P96)
+                answer.put(failure)
+            else:
                 answer.put(error)
 
     def close(self) -> None:

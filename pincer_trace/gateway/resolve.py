@@ -274,6 +274,27 @@ def process_of(path: bytes) -> int | None:
     return None
 
 
+def join(directory: bytes, name: bytes) -> bytes:
+    """The path of an entry; a trailing slash of the name is no part of it."""
+    name = name.rstrip(b"/")
+    return directory + name if directory.endswith(b"/") else directory + b"/" + name
+
+
+def live_name(path: bytes, found: os.stat_result) -> bytes:
+    """The name by which an object is judged: that of a removed one without the kernel's mark.
+
+    An object with another name lives on when this one is removed, so the count of names does not tell: the name does.
+    """
+    if not path.endswith(b" (deleted)"):
+        return path
+    try:
+        if found.st_nlink and os.path.samestat(os.lstat(path), found):
+            return path
+    except OSError:
+        pass
+    return path.removesuffix(b" (deleted)")
+
+
 def _components(path: bytes) -> list[bytes]:
     """The components, last first; a trailing slash leaves an empty one, which demands a directory."""
     parts = path.split(b"/")

@@ -68,6 +68,14 @@ class Unreadable(Exception):
     """The task's memory cannot be read: an execute-only program, or one that made itself undumpable (P65)."""
 
 
+class Impostor(Exception):
+    """Another program runs than the one that was judged (P42). `path` is what runs."""
+
+    def __init__(self, path: bytes) -> None:
+        super().__init__("another program runs than the one that was judged")
+        self.path = path
+
+
 class Tasks:
     """The table of tasks. Belongs to the receiving thread."""
 
@@ -83,6 +91,9 @@ class Tasks:
             # No machine forks 10^5 times a second: a number cannot come round within this time (seconds).
             self._lifetime = min(1.0, int(limit_file.read()) / 100_000)
         self._sweep_at = 0.0
+        self._started: list[tuple[int, int, int, frozenset[tuple[int, int]] | None]] = []
+        self._awaited: set[int] = set()
+        self.verified: list[tuple[int, bool]] = []  # (sequence, whether the right one runs): outcomes to be written
 
     def get(self, tid: int, identity: int) -> Task:
         """The task behind notification `identity`. Raises Gone, Unreadable."""
@@ -110,6 +121,8 @@ class Tasks:
                 executable = os.readlink(b"/proc/%d/exe" % tid)
             except OSError:
                 executable = b""
+            if tid in self._awaited:
+                self._verify(tid, executable)
             if not self._listener.valid(identity):  # after the open, before any use: else another task's (P2)
                 raise Gone
         except BaseException:
@@ -131,6 +144,10 @@ class Tasks:
         while len(self._table) >= self._limit:
             self.drop(next(iter(self._table)))
         self._sweep_at = now + 1.0
+        if len(self._started) > 256:  # programs that ended without another call
+            ended = [entry for entry in self._started if not os.path.exists(f"/proc/{entry[1]}")]
+            self._started = [entry for entry in self._started if entry not in ended]
+            self.verified += [(entry[2], True) for entry in ended]
         if len(self.shared_cwd) + len(self._shared_umask) > 1024:
             self.shared_cwd.intersection_update({t for t in self.shared_cwd if os.path.exists(f"/proc/{t}")})
             self._shared_umask = {tgid for tgid in self._shared_umask if os.path.exists(f"/proc/{tgid}")}
@@ -140,11 +157,40 @@ class Tasks:
         for tid in list(self._table):
             self.drop(tid)
 
-    def executes(self, task: Task) -> None:
-        """The task is about to run another program: its memory, and its leader's, will be another (P94)."""
+    def executes(self, task: Task, sequence: int, images: frozenset[tuple[int, int]] | None) -> None:
+        """The task is about to run another program: its memory, and its leader's, will be another (P94).
+
+        `images` are the (device, inode) of which one must run then (None: cannot be told); `sequence` is its record.
+        """
         tgid = task.tgid
         self.drop(task.tid)
         self.drop(tgid)
+        self._started.append((task.tid, tgid, sequence, images))
+        self._awaited.add(task.tid)
+        self._awaited.add(tgid)
+
+    def _verify(self, tid: int, link: bytes) -> None:
+        """Compare what runs now with what was judged. Raises Impostor."""
+        rest = []
+        wrong = -1
+        for entry in self._started:
+            if tid not in (entry[0], entry[1]):
+                rest.append(entry)
+                continue
+            images = entry[3]
+            found = os.stat(b"/proc/%d/exe" % tid)
+            right = images is None or (found.st_dev, found.st_ino) in images
+            self.verified.append((entry[2], right))
+            if not right:
+                wrong = entry[2]
+        self._started = rest
+        self._awaited = {number for entry in rest for number in entry[:2]}
+        if wrong >= 0:
+            raise Impostor(link)
+
+    def unverified(self) -> list[int]:
+        """The records of programs that never made a call after their start."""
+        return [entry[2] for entry in self._started]
 
     # -- memory ----------------------------------------------------------------------------------------------
 

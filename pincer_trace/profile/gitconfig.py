@@ -21,7 +21,9 @@ _SECTIONS = frozenset(
 _KEYS = frozenset(
     {
         "core.alternaterefscommand", "core.askpass", "core.attributesfile", "core.editor", "core.fsmonitor",
-        "core.gitproxy", "core.hookspath", "core.pager", "core.sshcommand", "core.worktree", "diff.external",
+        "core.gitproxy",
+        "diff.guitool", "diff.tool", "merge.guitool", "merge.tool", "svn.authorsprog",
+        "core.hookspath", "core.pager", "core.sshcommand", "core.worktree", "diff.external",
         "gc.recentobjectshook", "help.browser", "init.templatedir", "interactive.difffilter",
         "sequence.editor", "uploadpack.packobjectshook",
     }
@@ -29,7 +31,8 @@ _KEYS = frozenset(
 # (section, variable) of keys that carry a subsection
 _DRIVERS = frozenset(
     {
-        ("diff", "command"), ("diff", "textconv"), ("merge", "driver"), ("remote", "proxy"),
+        ("diff", "command"), ("svn-remote", "authors-prog"),
+        ("diff", "textconv"), ("merge", "driver"), ("remote", "proxy"),
         ("remote", "receivepack"), ("remote", "uploadpack"), ("remote", "vcs"), ("submodule", "update"),
         ("tar", "command"), ("trailer", "cmd"), ("trailer", "command"),
     }

@@ -6,6 +6,7 @@ The key holds the object's change time: a file that was changed, renamed or repl
 
 from __future__ import annotations
 
+import stat
 import time
 
 from pincer_trace.effects import READ
@@ -63,7 +64,8 @@ class Reads:
                 self._retire()
             entry = Entry(task.executable, target.path, found.st_dev, found.st_ino, rule.source if rule else "")
             self._entries[key] = entry
-        if decision.verdict == ALLOW and (rule is None or not rule.when):
+        plain = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)  # the hot path opens without a further look
+        if plain and decision.verdict == ALLOW and (rule is None or not rule.when):
             self.hot[task.executable_id, found.st_dev, found.st_ino, found.st_ctime_ns] = entry
         if len(self.hot) > _LIMIT:
             self.hot.clear()

@@ -229,7 +229,7 @@ attempt("create", lambda: os.open(os.path.basename(outside), os.O_CREAT | os.O_T
 @pytest.mark.both_identities
 def test_p12_an_o_path_descriptor_is_no_way_around(runner: support.Runner) -> None:
     key, other = secret(runner), outside(runner)
-    before = support.snapshot(runner.home)
+    before = [support.snapshot(path.parent) for path in (key, other)]
     result = runner.supervise([runner.identity.python, "-I", "-c", O_PATH_TRICKS, str(key), str(other)])
     assert result.status == 0, result
     answers = dict(line.split(" ", 1) for line in result.out.splitlines())
@@ -237,5 +237,5 @@ def test_p12_an_o_path_descriptor_is_no_way_around(runner: support.Runner) -> No
     assert answers.pop("empty") in ("EACCES", "ENOENT")  # ENOENT is the kernel's own without a capability
     assert {name: answer for name, answer in answers.items() if answer != "EACCES"} == {}
     assert "canary" not in result.out
-    assert support.snapshot(runner.home) == before
+    assert [support.snapshot(path.parent) for path in (key, other)] == before
     assert stat.S_IMODE(other.stat().st_mode) == 0o644

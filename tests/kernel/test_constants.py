@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pincer_trace.executor import identity, opens
+from pincer_trace.executor import identity, terminals
 from pincer_trace.kernel import landlock, libc, notify, table
 
 INCLUDES = (
@@ -81,13 +81,12 @@ PAIRS = {
     "CLONE_NEWUSER": table._CLONE_NEWUSER,
     "PR_SET_MM": table._PR_SET_MM,
     "TIOCGPTPEER": table.TIOCGPTPEER,
-    "TIOCGPTN": opens._TIOCGPTN,
+    "TIOCGPTN": terminals._TIOCGPTN,
     "FS_IOC_SETFLAGS": table.FS_IOC_SETFLAGS,
     "FS_IOC32_SETFLAGS": table.FS_IOC32_SETFLAGS,
     "FS_IOC_FSSETXATTR": table.FS_IOC_FSSETXATTR,
     "FS_IOC_SETVERSION": table.FS_IOC_SETVERSION,
     "FS_IOC32_SETVERSION": table.FS_IOC32_SETVERSION,
-    "O_TMPFILE": opens._TMPFILE,
 }
 
 # Too new for some distributions' headers: their text there, so that nothing is skipped (Linux 6.18, the same files).

@@ -170,9 +170,14 @@ def test_p57_calls_that_must_never_wait(architecture: str) -> None:
     legacy = {"dup2", "fork", "vfork", "pipe", "poll", "select", "epoll_wait"}  # aarch64 has none of these
     assert never - rows.keys() <= (legacy if architecture == "aarch64" else set())
     assert {name: rows[name].disposition for name in never & rows.keys() if rows[name].disposition != "allow"} == {}
-    # clone looks at its flags only, and its notification depends on registers alone
-    clone_rules = [rule for rule in table.REGISTER_RULES if rule.name == "clone"]
-    assert [rule.conditions for rule in clone_rules] == [((0, 0x10000000, 0x10000000, True),)]
+    # clone looks at its flags only: those of fork, of a thread and of vfork (glibc, musl) meet no rule
+    for flags in (0, 17, 0x1200011, 0x3D0F00, 0x7D0F00, 0x4111, 0x5111, 0x4000, 0x100):
+        hits = [
+            rule
+            for rule in table.REGISTER_RULES
+            if rule.name == "clone" and all(holds(c, [flags, 0, 0, 0, 0, 0]) for c in rule.conditions)
+        ]
+        assert not hits, hex(flags)
 
 
 def test_p05_no_second_listener(program: list[bpf.Instruction]) -> None:

@@ -1,0 +1,102 @@
+"""The hot path: a plain read of what was judged before, or of a name that is not there."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+
+from pincer_trace.executor.descriptors import OURS, STATUS, WALK
+from pincer_trace.executor.opens import EFFECTFUL, PLAIN
+from pincer_trace.gateway.resolve import live_name
+from pincer_trace.kernel import libc
+from pincer_trace.kernel.libc import how
+from pincer_trace.twin.authority import Target
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pincer_trace.executor.context import Context
+    from pincer_trace.gateway.tasks import Task
+
+_PIN = os.O_PATH | os.O_CLOEXEC
+
+
+def hot_reader(c: Context) -> Callable[[int, Task, tuple[int, ...]], bool]:
+    """The hot path of openat: a plain read of a file or directory, or of a name that is not there. False: the long way.
+
+    One flat function over local names, since every call and attribute costs here what a system call costs (DESIGN 9).
+    It does exactly what `Opens` does for such an object, and leaves to it whatever is anything else.
+    """
+    pread, fstat, open_, close, fcntl_, readlink = os.pread, os.fstat, os.open, os.close, fcntl.fcntl, os.readlink
+    setfl, cwd_register, cwd, walk_flags, nonblock = fcntl.F_SETFL, 0xFFFFFF9C, libc.AT_FDCWD, WALK, os.O_NONBLOCK
+    pins = {extra: how(_PIN | extra) for extra in (0, os.O_DIRECTORY)}
+    no_links = how(_PIN, 0, libc.RESOLVE_NO_MAGICLINKS | libc.RESOLVE_NO_SYMLINKS)
+    syscall, openat2_number, size, get_errno = libc.syscall, libc.OPENAT2, libc.HOW_SIZE, libc.get_errno
+    reads, procfs_devices, tasks = c.reads, c.resolver.procfs, c.tasks
+    inject, respond = c.listener.inject, c.listener.respond
+    hot, count, admit, names, numbers = reads.hot, reads.count, reads.admit, c.resolver.names, c.resolver.numbers
+    shared, enoent, effectful, plain = tasks.shared_cwd, errno.ENOENT, EFFECTFUL | os.O_NOFOLLOW, PLAIN
+
+    def read(identity: int, task: Task, a: tuple[int, ...]) -> bool:
+        flags = a[2] & 0xFFFFFFFF
+        if flags & effectful:
+            return False
+        try:
+            data = pread(task.mem, 256, a[1])
+        except (OSError, OverflowError):
+            return False
+        if data[:1] == b"/":
+            base = cwd
+        else:
+            base = task.cwd
+            if base < 0 or shared or a[0] & 0xFFFFFFFF != cwd_register:
+                return False
+        end = data.find(0)
+        if end <= 0:
+            return False
+        pin = syscall(openat2_number, base, data, pins[flags & walk_flags], size)
+        if pin < 0:
+            # Not there, by a walk that met no link and no procfs: then it is not there for the worker either.
+            if get_errno() != enoent or data.find(b"proc", 0, end) >= 0:
+                return False
+            pin = syscall(openat2_number, base, data, no_links, size)
+            if pin >= 0:
+                close(pin)
+                return False
+            if get_errno() != enoent or (base >= 0 and fstat(base).st_dev in procfs_devices):
+                return False
+            respond(identity, 0, enoent)
+            return True
+        opened = -1
+        try:
+            found = fstat(pin)
+            device = found.st_dev
+            if device in procfs_devices or pin > 4095:
+                return False
+            entry = hot.get((task.executable_id, device, found.st_ino, found.st_ctime_ns))
+            if entry is None:
+                if found.st_mode & 0o170000 not in plain:
+                    return False
+                path = readlink(numbers[pin], dir_fd=names)
+                entry = admit(task, Target(live_name(path, found), descriptor=pin, found=found), found)
+            opened = open_(numbers[pin], (flags & ~walk_flags) | OURS, dir_fd=names)
+            if not flags & nonblock:
+                fcntl_(opened, setfl, flags & STATUS)
+            number = inject(identity, opened, flags & os.O_CLOEXEC)
+        except BlockingIOError:
+            return False  # a lease on it: the long way waits for that elsewhere (P73)
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            return False  # deeper than readlink can tell
+        finally:
+            close(pin)
+            if opened >= 0:
+                close(opened)
+        respond(identity, number)
+        count(entry)
+        return True
+
+    return read
