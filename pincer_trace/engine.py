@@ -28,7 +28,7 @@ from pincer_trace.executor.process import Process
 from pincer_trace.executor.sockets import OwnPlace, Sockets
 from pincer_trace.gateway.aliases import Aliases
 from pincer_trace.gateway.provenance import Provenance
-from pincer_trace.gateway.resolve import Forbidden, Resolver
+from pincer_trace.gateway.resolve import STEPS, Forbidden, Resolver
 from pincer_trace.gateway.tasks import Impostor, Tasks, Unreadable
 from pincer_trace.kernel import libc, procfs, table
 from pincer_trace.kernel.notify import Gone, Listener
@@ -147,7 +147,7 @@ class Engine:
         respond = self._listener.respond
         get = self._tasks.get
         handlers = self._handlers
-        identity, verified = self._identity, self._tasks.verified
+        identity, verified, resolver = self._identity, self._tasks.verified, self._resolver
         hot_read, openat = self._hot_read, libc.NUMBER["openat"]
         while (notification := receive()) is not None:
             number, tid, _, call, _, _, *arguments = notification
@@ -155,6 +155,7 @@ class Engine:
                 if identity.changed:
                     identity.assume(None)
                 task = get(tid, number)
+                resolver.steps = STEPS
                 if verified:
                     self._tell_started()
                 if identity.changed:

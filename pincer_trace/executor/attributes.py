@@ -131,7 +131,7 @@ class Attributes:
         target = Target(live_name(path, found), descriptor=descriptor, found=found)
         if c.resolver.in_procfs(found.st_dev):
             try:
-                c.resolver.check_procfs(path)
+                c.resolver.check_procfs(path, writes=True)
             except Forbidden as forbidden:
                 c.authority.forbid(task, effect, target, forbidden.reason)
             if process_of(path) is not None:  # an attribute of what the tree's own process shows: it ends with it

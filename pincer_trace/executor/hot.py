@@ -81,7 +81,7 @@ def hot_reader(c: Context) -> Callable[[int, Task, tuple[int, ...]], bool]:
                     return False
                 path = readlink(numbers[pin], dir_fd=names)
                 entry = admit(task, Target(live_name(path, found), descriptor=pin, found=found), found)
-            opened = open_(numbers[pin], (flags & ~walk_flags) | OURS, dir_fd=names)
+            opened = open_(numbers[pin], flags | OURS, dir_fd=names)
             if not flags & nonblock:
                 fcntl_(opened, setfl, flags & STATUS)
             number = inject(identity, opened, flags & os.O_CLOEXEC)

@@ -134,6 +134,7 @@ class Names:
                 raise OSError(errno.ENOENT, name)
             target = self._target(parent, name, None)
             decision = c.authority.demand(task, SYMLINK, target)
+            c.authority.demand_link(task, SYMLINK, target)
             sequence = c.authority.intend(task, SYMLINK, target, decision, {"to": os.fsdecode(text)})
             with _Outcome(c, sequence):
                 os.symlink(text, name, dir_fd=parent)
@@ -173,6 +174,8 @@ class Names:
                 for effect in (READ, WRITE, LINK):  # as if opened with the widest access (P28)
                     c.authority.demand(task, effect, source_target)
             decision = c.authority.demand(task, LINK, target)
+            if stat.S_ISLNK(found.st_mode):
+                c.authority.demand_link(task, LINK, target)
             sequence = c.authority.intend(task, LINK, target, decision, extra)
             with _Outcome(c, sequence):
                 if stat.S_ISLNK(found.st_mode):
@@ -238,8 +241,11 @@ class Names:
         try:
             new_path = c.tasks.read_path(task, new)
             goal, goal_name = self._second_parent(task, source, olddirfd, old_path, newdirfd, new_path)
-            found = None if source_name.rstrip(b"/") in _DOTS else _look(source, source_name.rstrip(b"/"))
-            replaced = None if goal_name.rstrip(b"/") in _DOTS else _look(goal, goal_name.rstrip(b"/"))
+            try:
+                found = None if source_name.rstrip(b"/") in _DOTS else _look(source, source_name.rstrip(b"/"))
+                replaced = None if goal_name.rstrip(b"/") in _DOTS else _look(goal, goal_name.rstrip(b"/"))
+            except OSError:
+                found = replaced = None  # a name that cannot be: the kernel has an order for its complaints
             if self._is_refused(source, source_name, found, goal, goal_name, replaced, flags):
                 libc.renameat2(source, source_name, goal, goal_name, flags)  # the kernel refuses with its own errno
                 raise OSError(errno.EXDEV, "rename")
@@ -264,6 +270,8 @@ class Names:
             for here, there, what in ends:
                 if stat.S_ISDIR(what.st_mode):
                     self._judge_subtree(task, here, there)
+                elif stat.S_ISLNK(what.st_mode):
+                    c.authority.demand_link(task, RENAME, there)
             sequence = c.authority.intend(task, RENAME, origin, decision, {"to": os.fsdecode(destination.path)})
             with _Outcome(c, sequence):
                 leaves = not os.path.samestat(os.fstat(source), os.fstat(goal))

@@ -128,7 +128,11 @@ class Opens:
                 if covers(held, flags):
                     return self._reopen_held(identity, task, pin, flags, found, target)
                 entry = c.reads.admit(task, target, found)
-            opened = os.open(resolver.number(pin), (flags & ~WALK) | OURS, dir_fd=self._names)
+            try:
+                opened = os.open(resolver.number(pin), flags & ~os.O_NOFOLLOW | OURS, dir_fd=self._names)
+            except BlockingIOError:  # a lease on it (P73)
+                c.blocking.start(identity, task, os.dup(pin), flags & ~WALK, None)
+                return ANSWERED
         finally:
             os.close(pin)
         give(c, identity, opened, flags)
@@ -175,7 +179,7 @@ class Opens:
         target = Target(live_name(path, found), descriptor=pin, found=found)
         if c.resolver.in_procfs(found.st_dev):
             try:
-                c.resolver.check_procfs(path)
+                c.resolver.check_procfs(path, writes=writes)
             except Forbidden as forbidden:
                 c.authority.forbid(task, WRITE if writes else READ, target, forbidden.reason)
         elif kind == stat.S_IFCHR and found.st_rdev == _TTY:
@@ -298,7 +302,7 @@ class Opens:
     ) -> object:
         """Open the pinned object itself, without a second walk, and give it to the worker."""
         c = self._c
-        wanted = flags & ~(os.O_CREAT | os.O_EXCL | WALK) | OURS
+        wanted = flags & ~(os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW) | OURS  # our own link to the pin is to be followed
         number = c.resolver.number(pin)
         regular = stat.S_ISREG(found.st_mode)
         # Content is destroyed only once the worker has its descriptor: natively a full table is found out before (P13).
@@ -425,9 +429,9 @@ class Opens:
         self, identity: int, task: Task, dirfd: int, path: bytes, flags: int, mode: int, resolve: int
     ) -> object:
         """openat2 with RESOLVE_* and O_CREAT: the kernel resolves what exists; a new name in a directory so found."""
+        if not path or path.endswith(b"/"):
+            raise OSError(errno.EISDIR if path else errno.ENOENT, path)
         try:
-            if path.endswith(b"/"):
-                raise OSError(errno.EISDIR, path)
             walk = flags & WALK | (os.O_NOFOLLOW if flags & os.O_EXCL else 0)
             pin, _ = self._pin(task, dirfd, path, walk, resolve)
         except FileNotFoundError:
@@ -458,7 +462,7 @@ class Opens:
         decision = c.authority.demand(task, CREATE, target)
         sequence = c.authority.intend(task, CREATE, target, decision)
         c.identity.take_mask(c.tasks, task)
-        wanted = flags & ~os.O_NOFOLLOW | os.O_EXCL | OURS  # O_EXCL follows no link
+        wanted = flags | os.O_EXCL | OURS  # O_EXCL follows no link
         try:
             opened = os.open(name, wanted, mode, dir_fd=parent)
         except OSError as error:
@@ -495,7 +499,7 @@ class Opens:
             except OSError as error:
                 self._settle(sequence, error.errno or errno.EIO)
                 raise
-            c.provenance.note_descriptor(opened, pin)
+            c.provenance.note_nameless(opened)
             self._settle(sequence, 0)
         finally:
             os.close(pin)

@@ -10,6 +10,7 @@ import os
 import stat
 
 from pincer_trace.effects import EXEC
+from pincer_trace.gateway.resolve import Forbidden
 from pincer_trace.kernel import libc, procfs, table
 from pincer_trace.kernel.notify import Continue
 from pincer_trace.twin.authority import Target
@@ -101,7 +102,10 @@ class Process:
             words = head[2:].split(b"\n")[0].split()
             if not words:
                 return None
-            pin = self._c.resolver.pin(task, libc.AT_FDCWD, words[0])
+            try:
+                pin = self._c.resolver.pin(task, libc.AT_FDCWD, words[0])
+            except (OSError, Forbidden):
+                return None  # the kernel will not find it either
             try:
                 found = os.fstat(pin)
                 head = _head(pin) or b""
@@ -151,5 +155,7 @@ def _head(pin: int) -> bytes | None:
         return None if error.errno in (errno.EACCES, errno.EPERM) else b""
     try:
         return os.read(descriptor, 256)
+    except OSError:
+        return b""
     finally:
         os.close(descriptor)

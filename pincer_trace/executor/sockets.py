@@ -13,7 +13,7 @@ import socket
 import stat
 import threading
 
-from pincer_trace.effects import BIND, CREATE, READ, UNLINK, WRITE
+from pincer_trace.effects import BIND, CREATE, UNLINK, WRITE
 from pincer_trace.executor.context import ANSWERED
 from pincer_trace.executor.descriptors import give
 from pincer_trace.gateway.resolve import join
@@ -159,42 +159,64 @@ class Sockets:
         return 0 if stat.S_ISSOCK(found.st_mode) else errno.EACCES
 
     def _mq_open(self, identity: int, task: Task, a: tuple[int, ...]) -> object:
+        """Queues are looked at by opening them, which takes no message; receiving takes one away, so it is a change."""
         c = self._c
         name = self._queue_name(task, a[0])
-        flags = a[1] & 0xFFFFFFFF
+        flags = (a[1] & 0xFFFFFFFF) | os.O_CLOEXEC
         attributes = c.tasks.read_bytes(task, a[3], 64) if flags & os.O_CREAT and a[3] else None
+        try:
+            opened = libc.call("mq_open", name, flags & ~(os.O_CREAT | os.O_EXCL), 0, None)
+        except FileNotFoundError:
+            if not flags & os.O_CREAT:
+                raise
+            opened = self._make_queue(task, name, flags, a[2] & 0o7777, attributes)
+        else:
+            try:
+                if flags & os.O_CREAT and flags & os.O_EXCL:
+                    raise OSError(errno.EEXIST, name)
+                target = Target(_QUEUES + name, descriptor=opened, found=os.fstat(opened))
+                decision = c.authority.demand(task, WRITE, target)
+                c.authority.done(c.authority.intend(task, WRITE, target, decision))
+            except BaseException:
+                os.close(opened)
+                raise
+        give(c, identity, opened, flags | os.O_NONBLOCK)  # its status flags are as asked already
+        return ANSWERED
+
+    def _make_queue(self, task: Task, name: bytes, flags: int, mode: int, attributes: bytes | None) -> int:
+        c = self._c
         target = Target(_QUEUES + name)
-        effects = [READ] if flags & os.O_ACCMODE != os.O_WRONLY else []
-        if flags & os.O_ACCMODE != os.O_RDONLY:
-            effects.append(WRITE)
-        if flags & os.O_CREAT:
-            effects.append(CREATE)
-        for effect in effects:
-            decision = c.authority.demand(task, effect, target)
-        sequence = c.authority.intend(task, effects[-1], target, decision)
+        decision = c.authority.demand(task, CREATE, target)
+        sequence = c.authority.intend(task, CREATE, target, decision)
         c.identity.take_mask(c.tasks, task)
         try:
-            opened = libc.call("mq_open", name, flags | os.O_CLOEXEC, a[2] & 0o7777, attributes)
+            opened = libc.call("mq_open", name, flags | os.O_EXCL, mode, attributes)
         except OSError as error:
             c.authority.done(sequence, error.errno or errno.EIO)
             raise
+        c.provenance.note_object(opened)
         c.authority.done(sequence)
-        give(c, identity, opened, flags | os.O_NONBLOCK | (os.O_CLOEXEC & flags))
-        return ANSWERED
+        return opened
 
     def _mq_unlink(self, _identity: int, task: Task, a: tuple[int, ...]) -> int:
         c = self._c
         name = self._queue_name(task, a[0])
-        target = Target(_QUEUES + name)
-        decision = c.authority.demand(task, UNLINK, target)
-        sequence = c.authority.intend(task, UNLINK, target, decision)
+        opened = _any_way(name)
         try:
-            libc.call("mq_unlink", name)
-        except OSError as error:
-            c.authority.done(sequence, error.errno or errno.EIO)
-            raise
-        c.authority.done(sequence)
-        return 0
+            found = os.fstat(opened) if opened >= 0 else None
+            target = Target(_QUEUES + name, descriptor=opened, found=found)
+            decision = c.authority.demand(task, UNLINK, target)
+            sequence = c.authority.intend(task, UNLINK, target, decision)
+            try:
+                libc.call("mq_unlink", name)
+            except OSError as error:
+                c.authority.done(sequence, error.errno or errno.EIO)
+                raise
+            c.authority.done(sequence)
+            return 0
+        finally:
+            if opened >= 0:
+                os.close(opened)
 
     def _queue_name(self, task: Task, address: int) -> bytes:
         """The kernel's form has no leading slash; libc strips it. mq_overview(7)"""
@@ -204,6 +226,16 @@ class Sockets:
         if b"/" in name:
             raise OSError(errno.EACCES, "queue")
         return name
+
+
+def _any_way(name: bytes) -> int:
+    """A descriptor of a queue, by whichever access its mode gives us; -1 for none. Raises OSError ENOENT."""
+    for access in (os.O_RDONLY, os.O_WRONLY):
+        try:
+            return libc.call("mq_open", name, access | os.O_CLOEXEC, 0, None)
+        except PermissionError:
+            continue
+    return -1
 
 
 def _family(descriptor: int) -> int:

@@ -77,7 +77,11 @@ class Aliases:
             if len(literal) > 1 and place not in found:
                 real = os.path.realpath(place)
                 found[place] = real
-        return [(real, place) for place, real in found.items() if real != place]
+        moved = [(real, place) for place, real in found.items() if real != place]
+        mounts = _mounts()
+        for place, real in found.items():
+            moved += [(alias, place) for alias in _elsewhere(real, mounts)]
+        return moved
 
     def _scan(self, effects: frozenset[str]) -> dict[tuple[int, int], bytes]:
         known: dict[tuple[int, int], bytes] = {}
@@ -135,3 +139,38 @@ class Aliases:
             return
         if stat.S_ISREG(found.st_mode):
             yield path, found
+
+
+def _mounts() -> list[tuple[bytes, bytes, bytes]]:
+    """(device, root inside of its file system, mount point) of every mount, the last one on top."""
+    rows = []
+    with open("/proc/self/mountinfo", "rb") as table:
+        for line in table:
+            fields = line.split(b" ")
+            rows.append((fields[2], _unescaped(fields[3]), _unescaped(fields[4])))
+    return rows
+
+
+def _unescaped(text: bytes) -> bytes:
+    """Spaces and the like are octal there. proc_pid_mountinfo(5)"""
+    for code in (b"040", b"011", b"012", b"134"):
+        text = text.replace(b"\\" + code, bytes([int(code, 8)]))
+    return text
+
+
+def _elsewhere(path: bytes, mounts: list[tuple[bytes, bytes, bytes]]) -> list[bytes]:
+    """The other paths at which the file system that holds `path` shows the same place (bind mounts; hazard P25)."""
+    holder = max((row for row in mounts if _inside(path, row[2])), key=lambda row: len(row[2]), default=None)
+    if holder is None:
+        return []
+    device, root, point = holder
+    inner = root.rstrip(b"/") + path[len(point.rstrip(b"/")) :]
+    return [
+        point.rstrip(b"/") + inner[len(root.rstrip(b"/")) :]
+        for other, root, point in mounts
+        if other == device and _inside(inner, root) and (root, point) != holder[1:]
+    ]
+
+
+def _inside(path: bytes, directory: bytes) -> bool:
+    return directory in (b"/", path) or path.startswith(directory + b"/")

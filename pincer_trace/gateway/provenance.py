@@ -11,6 +11,7 @@ import stat
 
 from pincer_trace.kernel import libc
 
+_NAMELESS = 4096
 _SAME = 50_000_000  # ns between the two times that still count as one: attributes set at creation move the first
 _O_PATH = os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -20,6 +21,7 @@ class Provenance:
 
     def __init__(self) -> None:
         self._born: dict[tuple[int, int], int] = {}
+        self._nameless: dict[tuple[int, int], int] = {}
 
     def note(self, parent: int, name: bytes) -> None:
         """The tree has just created `name` in the pinned directory `parent`."""
@@ -41,6 +43,18 @@ class Provenance:
                 return
         self._born[found.st_dev, found.st_ino] = found.st_ctime_ns
 
+    def note_object(self, descriptor: int) -> None:
+        """The same for an object that lies in no directory."""
+        found = os.fstat(descriptor)
+        self._born[found.st_dev, found.st_ino] = found.st_ctime_ns
+
+    def note_nameless(self, descriptor: int) -> None:
+        """The same for a file without a name, which may never get one: the last few thousand are remembered."""
+        found = os.fstat(descriptor)
+        self._nameless[found.st_dev, found.st_ino] = found.st_ctime_ns
+        if len(self._nameless) > _NAMELESS:
+            del self._nameless[next(iter(self._nameless))]
+
     def keep(self, parent: int, name: bytes) -> None:
         """An object of ours is about to leave its directory: from now on it needs an entry of its own."""
         try:
@@ -61,7 +75,8 @@ class Provenance:
     def holds(self, descriptor: int) -> bool:
         """Whether exactly this object is ours."""
         found = os.fstat(descriptor)
-        noted = self._born.get((found.st_dev, found.st_ino))
+        key = (found.st_dev, found.st_ino)
+        noted = self._born.get(key) or self._nameless.get(key)
         if noted is None:
             return False
         born = libc.birth_time(descriptor)[0]

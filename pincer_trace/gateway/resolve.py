@@ -25,6 +25,7 @@ _PIN = how(O_PATH)
 _PIN_NOFOLLOW = how(O_PATH | os.O_NOFOLLOW)
 _PIN_DIRECTORY = how(O_PATH | os.O_DIRECTORY)
 _PIN_NO_LINKS = how(O_PATH, 0, RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS)
+STEPS = 4096  # a call's components in all: as many as a path of the longest kind has, and twenty links
 _MAX_LINKS = 40  # the kernel's MAXSYMLINKS
 
 # Files of /proc/PID that tell no more of a foreign process than `ps` does (P68)
@@ -50,6 +51,7 @@ class Resolver:
         self._root = root
         self.procfs = _procfs_devices()
         self.names = os.open("/proc/self/fd", O_PATH | os.O_DIRECTORY)  # our descriptors by number: re-open, readlink
+        self.steps = STEPS  # left for walks one component at a time; the engine sets it anew for each call
         self.numbers = [b"%d" % n for n in range(4096)]
 
     def close(self) -> None:
@@ -173,6 +175,9 @@ class Resolver:
         links = 0
         try:
             while pending:
+                self.steps -= 1
+                if self.steps < 0:
+                    raise OSError(errno.ELOOP, path)
                 name = pending.pop()
                 if not name or name == b".":
                     held = -1
@@ -252,8 +257,8 @@ class Resolver:
         finally:
             os.close(descriptor)
 
-    def check_procfs(self, path: bytes) -> None:
-        """Refuse what /proc tells of foreign processes beyond what `ps` shows (P68). Raises Forbidden."""
+    def check_procfs(self, path: bytes, *, writes: bool = False) -> None:
+        """Refuse what /proc tells of foreign processes beyond what `ps` shows, and writing there (P68): Forbidden."""
         owner = process_of(path)
         if owner is None or self.is_ours(owner):
             return
@@ -261,7 +266,8 @@ class Resolver:
         rest = parts[3:] if len(parts) > 3 else []
         if rest[:1] == [b"task"]:
             rest = rest[2:]
-        if not rest or (len(rest) == 1 and rest[0] in OPEN_OF_OTHERS) or rest == [b"task"]:
+        shown = not rest or (len(rest) == 1 and rest[0] in OPEN_OF_OTHERS) or rest == [b"task"]
+        if shown and not writes:
             return
         raise Forbidden(path, "it belongs to a process outside of the tree")
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _PATH_MAX = 4096  # <linux/limits.h>, with the final NUL
 _FIRST = 256
+_EXECUTABLES = 4096
 _RDONLY = os.O_RDONLY | os.O_CLOEXEC
 _O_PATH = os.O_PATH | os.O_CLOEXEC
 _pread = os.pread
@@ -84,6 +85,7 @@ class Tasks:
         self._table: dict[int, Task] = {}
         self._limit = limit
         self._executables: dict[bytes, int] = {}
+        self._next_executable = 1
         # Processes whose threads changed directory or umask: shared state, so it is read anew for each call.
         self.shared_cwd: set[int] = set()
         self._shared_umask: set[int] = set()
@@ -128,7 +130,12 @@ class Tasks:
         except BaseException:
             os.close(mem)
             raise
-        number = self._executables.setdefault(executable, len(self._executables))
+        number = self._executables.get(executable, 0)
+        if not number:
+            if len(self._executables) >= _EXECUTABLES:
+                self._executables.clear()  # their numbers are not given out again
+            number = self._executables[executable] = self._next_executable
+            self._next_executable += 1
         task = self._table[tid] = Task(tid, mem, executable, number, now + self._lifetime)
         return task
 
@@ -261,9 +268,10 @@ class Tasks:
 
     def changes_directory(self, task: Task) -> None:
         """A chdir or fchdir of this task is about to run."""
-        if task.cwd >= 0:
-            os.close(task.cwd)
-            task.cwd = -1
+        for other in self._table.values():  # processes can share it without being threads (CLONE_FS)
+            if other.cwd >= 0:
+                os.close(other.cwd)
+                other.cwd = -1
         status = procfs.status(task.tid)
         if status.threads > 1:
             self.shared_cwd.add(status.tgid)
@@ -276,6 +284,8 @@ class Tasks:
 
     def changes_mask(self, task: Task, mask: int) -> None:
         """A umask of this task is about to run."""
+        for other in self._table.values():
+            other.umask = -1
         task.umask = mask & 0o777
         status = procfs.status(task.tid)
         if status.threads > 1:

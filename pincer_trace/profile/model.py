@@ -280,6 +280,18 @@ class Profile:
                 return ()
         return (_NOTHING,)
 
+    def guarded_below(self, effect: str, path: bytes) -> Rule | None:
+        """A protection for something strictly below this very name, which a link of that name would put in place.
+
+        Patterns that may match below any name (`**/...`) are not about this one: a neutral name has them too.
+        """
+        neutral = self._automaton.state(path.rpartition(b"/")[0] + b"/\x01")
+        anywhere = {rule.rank for rule in neutral.pending}
+        for rule in self._automaton.state(path).pending:
+            if rule.verdict != ALLOW and rule.tier and effect in rule.effects and rule.rank not in anywhere:
+                return rule
+        return None
+
     def explain(self, effect: str, path: bytes, facts: Facts) -> Explanation:
         """Why `judge` decides so, and the smallest change that would allow it."""
         from pincer_trace.profile.show import explain

@@ -64,11 +64,17 @@ class Target:
 class EffectFacts(Facts):
     """The facts that a rule may ask for, observed only when a rule asks."""
 
-    __slots__ = ("_executable", "_provenance", "_target", "_witness")
+    __slots__ = ("_executable", "_profile", "_provenance", "_target", "_witness")
 
     def __init__(
-        self, provenance: Provenance, target: Target, executable: bytes, witness: ConfigWitness | None = None
+        self,
+        profile: Profile,
+        provenance: Provenance,
+        target: Target,
+        executable: bytes,
+        witness: ConfigWitness | None = None,
     ) -> None:
+        self._profile = profile
         self._provenance = provenance
         self._target = target
         self._executable = executable
@@ -132,7 +138,8 @@ class EffectFacts(Facts):
         return self._witness.changes() if self._witness is not None else None
 
     def executable(self) -> bytes:
-        return self._executable
+        """The label, unless the worker could have made or changed what carries it."""
+        return b"" if self._profile.is_free(self._executable) else self._executable
 
 
 class Authority:
@@ -151,7 +158,7 @@ class Authority:
         """The profile's decision, without a record."""
         decision = self._profile.settled(effect, target.path)
         if decision is None:
-            facts = EffectFacts(self._provenance, target, task.executable, witness)
+            facts = EffectFacts(self._profile, self._provenance, target, task.executable, witness)
             decision = self._profile.judge(effect, target.path, facts)
         found = target.found
         if found is not None and found.st_nlink > 1:
@@ -178,7 +185,7 @@ class Authority:
         """The decision by another name of the same object, where that is stricter."""
         if name is None or not self.permits(decision):
             return decision
-        other = self._profile.judge(effect, name, EffectFacts(self._provenance, target, task.executable))
+        other = self._profile.judge(effect, name, EffectFacts(self._profile, self._provenance, target, task.executable))
         if other.verdict == ALLOW:
             return decision
         return Decision(other.verdict, other.rule, f"it is also {display(name, 200)}: {other.reason}")
@@ -192,6 +199,12 @@ class Authority:
         if not self.permits(decision):
             self.refuse(task, effect, target, decision)
         return decision
+
+    def demand_link(self, task: Task, effect: str, target: Target) -> None:
+        """A symbolic link of this name would put what lies elsewhere in a protected place below it. Raises Denied."""
+        rule = self._profile.guarded_below(effect, target.path)
+        if rule is not None and not self.permits(rule.decide()):
+            self.refuse(task, effect, target, Decision(rule.verdict, rule, f"below this name: {rule.reason}"))
 
     def refuse(self, task: Task, effect: str, target: Target, decision: Decision) -> None:
         """Record a refusal by rule. Raises Denied, always."""

@@ -494,6 +494,31 @@ def test_p14_a_timeout_around_a_waiting_open(runner: support.Runner) -> None:
     assert time.monotonic() - started < 5
 
 
+@pytest.mark.both_identities
+@pytest.mark.parametrize("aim", ["process", "thread"])
+def test_p14_a_handler_runs_while_an_open_waits(runner: support.Runner, aim: str) -> None:
+    """alarm() around an open that waits: the handler runs and the open ends, as natively (P74 has the rest)."""
+    code = """
+import os, signal, sys, threading
+class Late(Exception): pass
+def late(*_):
+    raise Late
+signal.signal(signal.SIGALRM, late)
+os.mkfifo("p")
+main = threading.main_thread().ident
+if sys.argv[1] == "process":
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+else:
+    threading.Timer(0.1, lambda: signal.pthread_kill(main, signal.SIGALRM)).start()
+try:
+    os.open("p", os.O_RDONLY)
+except Late:
+    print("late")
+"""
+    result = runner.supervise([runner.identity.python, "-I", "-c", code, aim], timeout=10)
+    assert (result.out, result.status) == ("late\n", 0), result
+
+
 def test_p14_the_end_does_not_wait_for_waiting_opens(runner: support.Runner) -> None:
     """The command ends while a child's open still waits: the run ends, and says that it ended it."""
     result = runner.supervise(["sh", "-c", "mkfifo p; cat p & echo left"], options=(), timeout=20)

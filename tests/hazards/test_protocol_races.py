@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import support
-from hazards.programs.p_kit import give, numbers, outside, program, secret
+from hazards.programs.p_kit import give, new_sessions, numbers, outside, program, secret
 
 TRIES = 1000
 SLOW = 100_000
@@ -45,6 +45,14 @@ def test_p01_a_flipped_path_never_opens_for_writing(runner: support.Runner, trie
     assert_raced(counts(runner, [program("p1_flip"), "write", str(tries), *names(runner, outside(runner))], 600))
 
 
+@pytest.mark.parametrize("tries", [3000, pytest.param(SLOW, marks=pytest.mark.slow)])
+def test_p13_a_full_table_is_no_way_around(runner: support.Runner, tries: int) -> None:
+    """Injecting fails with EMFILE while another thread frees a number: never may the kernel be let to open the path."""
+    found = counts(runner, [program("p1_flip"), "full", str(tries), *names(runner, secret(runner))], 600)
+    assert found["reached"] == 0
+    assert found["done"] and found["refused"] and found["other"], f"the race did not happen: {found}"
+
+
 @pytest.mark.parametrize("call", ["truncate", "chmod", "unlink", "rename", "onto"])
 def test_p01_a_flipped_path_never_changes_the_other(runner: support.Runner, call: str) -> None:
     forbidden = outside(runner)
@@ -67,25 +75,25 @@ def test_p02_killed_while_asking(runner: support.Runner) -> None:
         assert path.read_bytes() in (b"", path.name.split("-")[1].encode() + b"\n")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="making a pid namespace with a small pid_max needs root")
+@pytest.mark.both_identities
 def test_p02_pid_numbers_that_come_round(runner: support.Runner) -> None:
     """In a pid namespace of some 300 numbers, a process has the number of a dead one all the time. It must never
     get the dead one's memory, descriptors or working directory."""
-    if runner.identity.uid:
-        pytest.skip("root only")
+    root = support.identities()["root"]
+    if not isinstance(root, support.Identity):
+        pytest.skip("making a pid namespace with a small pid_max needs root")
     for side in "ab":
         give(runner, runner.work / side / "who", side.encode())
-    limit = "mount -t proc proc /proc && echo 340 > /proc/sys/kernel/pid_max || exit 77; exec \"$@\""
-    sessions = runner.base / "sessions-reuse"
-    sessions.mkdir()
-    words = ["unshare", "--pid", "--fork", "--mount", "sh", "-c", limit, "sh", runner.identity.python, "-I", "-m", "pincer_trace"]
-    words += ["--session-dir", str(sessions), "--quiet", "--", program("p2_storm"), "reuse", "700"]
-    result = runner.native(words)
+    limit = 'mount -t proc proc /proc && echo 340 > /proc/sys/kernel/pid_max || exit 77; exec "$@"'
+    words = ["unshare", "--pid", "--fork", "--mount", "sh", "-c", limit, "sh", *runner.identity.switch]
+    words += [runner.identity.python, "-I", "-m", "pincer_trace", "--session-dir", str(new_sessions(runner)), "--quiet"]
+    maker = support.Runner(runner.base, root)
+    result = maker.native([*words, "--", program("p2_storm"), "reuse", "500"])
     if result.status == 77:
         pytest.skip("pid_max of a pid namespace cannot be set (Linux 6.14)")
     assert numbers(result) == {"wrong": 0, "failed": 0}
-    assert (runner.work / "a" / "mine").read_bytes() == b"a" * 700
-    assert (runner.work / "b" / "mine").read_bytes() == b"b" * 700
+    assert (runner.work / "a" / "mine").read_bytes() == b"a" * 500
+    assert (runner.work / "b" / "mine").read_bytes() == b"b" * 500
 
 
 @pytest.mark.parametrize("tries", [2000, pytest.param(SLOW, marks=pytest.mark.slow)])

@@ -263,9 +263,9 @@ class Bench:
 def describe(descriptor: int) -> str:
     """A new descriptor: its number, flags, and what it is."""
     info = os.fstat(descriptor)
-    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)  # O_NOFOLLOW is masked: lost on existing files (README)
     cloexec = fcntl.fcntl(descriptor, fcntl.F_GETFD)
-    words = f"fd={descriptor} fl={flags:o} fdfl={cloexec} mode={info.st_mode:o}"
+    words = f"fd={descriptor} fl={flags & ~os.O_NOFOLLOW:o} fdfl={cloexec} mode={info.st_mode:o}"
     if stat.S_ISREG(info.st_mode):
         words += f" size={info.st_size} nlink={info.st_nlink} own={info.st_uid}:{info.st_gid}"
     return words

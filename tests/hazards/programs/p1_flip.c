@@ -1,6 +1,7 @@
 /* P1: one thread changes a path between an allowed and a forbidden object as fast as it can, another passes it to
  * the kernel. Prints how often each object was reached.
- *   p1_flip CALL TRIES ALLOWED FORBIDDEN     CALL: read write truncate chmod unlink rename onto
+ *   p1_flip CALL TRIES ALLOWED FORBIDDEN     CALL: read full write truncate chmod unlink rename onto
+ * `full` is read with one free descriptor, which a third thread takes and gives back all the time (P13).
  * The two names differ in one letter, so that no third one is ever seen.
  * For calls that answer no descriptor the test looks at the forbidden object itself afterwards. */
 #define _GNU_SOURCE
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,6 +26,13 @@ static void *flip(void *unused)
 		((volatile char *)path)[where] = letters[0];
 		((volatile char *)path)[where] = letters[1];
 	}
+	return unused;
+}
+
+static void *fill(void *unused)
+{
+	while (!stop)
+		close(dup(0));
 	return unused;
 }
 
@@ -45,13 +54,20 @@ int main(int argc, char **argv)
 		return 3;
 	pthread_t thread;
 	pthread_create(&thread, NULL, flip, NULL);
+	int full = !strcmp(call, "full");
+	pthread_t filler;
+	if (full) {
+		struct rlimit limit = {4, 4};
+		setrlimit(RLIMIT_NOFILE, &limit);
+		pthread_create(&filler, NULL, fill, NULL);
+	}
 	long done = 0, refused = 0, reached = 0, other = 0;
 	char spare[4200];
 	snprintf(spare, sizeof spare, "%s.spare", argv[3]);
 	for (long i = 0; i < tries; i++) {
 		int result;
-		if (!strcmp(call, "read") || !strcmp(call, "write")) {
-			result = open(path, !strcmp(call, "read") ? O_RDONLY : O_WRONLY);
+		if (full || !strcmp(call, "read") || !strcmp(call, "write")) {
+			result = open(path, !strcmp(call, "write") ? O_WRONLY : O_RDONLY);
 			if (result >= 0) {
 				struct stat found;
 				fstat(result, &found);
@@ -87,6 +103,8 @@ int main(int argc, char **argv)
 	}
 	stop = 1;
 	pthread_join(thread, NULL);
+	if (full)
+		pthread_join(filler, NULL);
 	printf("done=%ld refused=%ld reached=%ld other=%ld\n", done, refused, reached, other);
 	return 0;
 }

@@ -1,5 +1,5 @@
 /* P97: processes whose parent has gone come to the supervisor, which must reap them while the command still runs.
- *   p97_orphans COUNT     half of them made by clone without SIGCHLD; then waits for a line */
+ *   p97_orphans COUNT     half of them made by clone with no signal at their end, some killed; then waits for a line */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <signal.h>
