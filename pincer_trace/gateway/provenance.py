@@ -63,7 +63,7 @@ class Provenance:
             return
         try:
             found = os.fstat(descriptor)
-            self._born[found.st_dev, found.st_ino] = libc.birth_time(descriptor)[0]
+            self._born[found.st_dev, found.st_ino] = libc.birth_time(descriptor)
         finally:
             os.close(descriptor)
 
@@ -79,7 +79,7 @@ class Provenance:
         noted = self._born.get(key) or self._nameless.get(key)
         if noted is None:
             return False
-        born = libc.birth_time(descriptor)[0]
+        born = libc.birth_time(descriptor)
         return born == 0 or abs(born - noted) < _SAME  # 0: a file system without birth times
 
     def holds_entry(self, parent: int, name: bytes) -> bool:

@@ -185,13 +185,29 @@ def utimensat(directory: int, name: bytes | None, times: bytes | None, flags: in
     _plain("utimensat", directory, name, times, flags)
 
 
-def birth_time(descriptor: int) -> tuple[int, int]:
-    """(birth time in ns or 0, mount id) of what `descriptor` holds. statx(2)."""
-    buffer = ctypes.create_string_buffer(256)
-    call("statx", descriptor, b"", AT_EMPTY_PATH, 0x800 | 0x1000, ctypes.byref(buffer))
-    raw = buffer.raw
-    mask = int.from_bytes(raw[0:4], "little")
-    seconds = int.from_bytes(raw[0x50:0x58], "little", signed=True)
-    nanoseconds = int.from_bytes(raw[0x58:0x5C], "little")
-    mount = int.from_bytes(raw[0x90:0x98], "little")
-    return (seconds * 1_000_000_000 + nanoseconds if mask & 0x800 else 0, mount)
+class _Statx(ctypes.Structure):
+    """The beginning of `struct statx`, up to the birth time, and room for the rest."""
+
+    _fields_ = (
+        ("mask", ctypes.c_uint32),
+        ("_before", ctypes.c_byte * 0x4C),
+        ("birth_seconds", ctypes.c_int64),
+        ("birth_nanoseconds", ctypes.c_uint32),
+        ("_after", ctypes.c_byte * 0xA4),
+    )
+
+
+_STATX_BTIME = 0x800
+
+
+def birth_time(directory: int, name: bytes = b"") -> int:
+    """When `name` in `directory` (not followed), or without a name the descriptor, was made: in ns, 0 if unknown.
+
+    Raises OSError. See statx(2).
+    """
+    found = _Statx()
+    _plain("statx", directory, name, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH, _STATX_BTIME, ctypes.byref(found))
+    if not found.mask & _STATX_BTIME:
+        return 0
+    born: int = found.birth_seconds * 1_000_000_000 + found.birth_nanoseconds
+    return born

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 
 from pincer_trace.gateway.aliases import TooMany
+from pincer_trace.kernel import libc
 from pincer_trace.paths import display
 from pincer_trace.profile import ALLOW, CONFIRM, DENY, Decision, Facts
 
@@ -153,6 +155,7 @@ class Authority:
         self._ledger = ledger
         self._provenance = provenance
         self._confirm_all = confirm_all
+        self._began = time.time_ns()
 
     def judge(self, task: Task, effect: str, target: Target, witness: ConfigWitness | None = None) -> Decision:
         """The profile's decision, without a record."""
@@ -161,7 +164,7 @@ class Authority:
             facts = EffectFacts(self._profile, self._provenance, target, task.executable, witness)
             decision = self._profile.judge(effect, target.path, facts)
         found = target.found
-        if found is not None and found.st_nlink > 1:
+        if found is not None and found.st_nlink > 1 and self._is_old(target):
             try:
                 name = self._aliases.protected_name(found, effect)
             except TooMany:
@@ -176,10 +179,21 @@ class Authority:
         """Whether every file effect on it is allowed, so that a call with several need not ask for each."""
         found = target.found
         return (
-            (found is None or found.st_nlink < 2 or stat.S_ISDIR(found.st_mode))
+            (found is None or found.st_nlink < 2 or stat.S_ISDIR(found.st_mode) or not self._is_old(target))
             and self._profile.is_free(target.path)
             and self._aliases.protected_place(target.path) is None
         )
+
+    def _is_old(self, target: Target) -> bool:
+        """Whether an object was there before this session: only then can it have a name that nobody judged."""
+        try:
+            if target.descriptor >= 0:
+                born = libc.birth_time(target.descriptor)
+            else:
+                born = libc.birth_time(target.parent, target.name)
+        except OSError:
+            return True
+        return born < self._began
 
     def _stricter(self, task: Task, decision: Decision, effect: str, name: bytes | None, target: Target) -> Decision:
         """The decision by another name of the same object, where that is stricter."""

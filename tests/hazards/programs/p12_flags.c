@@ -30,7 +30,8 @@ int main(int argc, char **argv)
 	pthread_create(&thread, NULL, flip, NULL);
 	long data = 0, path = 0, refused = 0, absent = 0, other = 0;
 	char byte;
-	for (long i = 0; i < atol(argv[1]); i++) {
+	long tries = atol(argv[1]);
+	for (long i = 0; i < tries || ((absent < 20 || refused < 20) && i < tries * 100); i++) { /* on until it was a race */
 		long file = syscall(SYS_openat2, AT_FDCWD, argv[2], &how, sizeof how);
 		if (file >= 0) {
 			if (read((int)file, &byte, 1) == 1)

@@ -43,7 +43,8 @@ int main(int argc, char **argv)
 	pthread_t thread;
 	pthread_create(&thread, NULL, swap, NULL);
 	long done = 0, refused = 0, reached = 0, other = 0;
-	for (long i = 0; i < atol(argv[2]); i++) {
+	long tries = atol(argv[2]);
+	for (long i = 0; i < tries || ((done < 20 || refused < 20) && i < tries * 100); i++) { /* on until it was a race */
 		int result;
 		if (!strcmp(call, "create") || !strcmp(call, "read")) {
 			result = openat(SLOT, "x", !strcmp(call, "read") ? O_RDONLY : O_WRONLY | O_CREAT | O_TRUNC, 0600);

@@ -64,7 +64,7 @@ int main(int argc, char **argv)
 	long done = 0, refused = 0, reached = 0, other = 0;
 	char spare[4200];
 	snprintf(spare, sizeof spare, "%s.spare", argv[3]);
-	for (long i = 0; i < tries; i++) {
+	for (long i = 0; i < tries || ((done < 20 || refused < 20) && i < tries * 100); i++) { /* on until it was a race */
 		int result;
 		if (full || !strcmp(call, "read") || !strcmp(call, "write")) {
 			result = open(path, !strcmp(call, "write") ? O_WRONLY : O_RDONLY);

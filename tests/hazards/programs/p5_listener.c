@@ -57,8 +57,12 @@ static int effects(void)
 
 static int orphan(void)
 {
-	if (fork())
+	pid_t middle = fork();
+	if (middle) { /* the command itself goes on, else the run would end */
+		waitpid(middle, NULL, 0);
+		pause();
 		return 0;
+	}
 	setsid();
 	signal(SIGHUP, SIG_IGN);
 	if (fork())
