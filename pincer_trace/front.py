@@ -194,12 +194,17 @@ class _Front:
 
     def _signal(self, number: int, code: int) -> None:
         """What a process sent to us is meant for the worker; what the terminal sent, the worker has itself."""
-        if code == _SI_KERNEL or number not in _FORWARDED or self._worker < 0:
+        if number not in _FORWARDED or self._worker < 0 or (code == _SI_KERNEL and self._runs()):
             return
         try:
             signal.pidfd_send_signal(self._worker, number)
-        except OSError:
-            pass
+        except OSError:  # the command has ended: we are asked not to wait for what outlived it
+            if number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                self._control.shutdown(socket.SHUT_WR)
+
+    def _runs(self) -> bool:
+        """Whether the command itself has not ended."""
+        return not select.select([self._worker], [], [], 0)[0]
 
     def _hear(self) -> int | None:
         data, descriptors, _, _ = socket.recv_fds(self._control, 4096, 1)

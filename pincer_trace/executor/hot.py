@@ -7,7 +7,7 @@ import fcntl
 import os
 
 from pincer_trace.executor.descriptors import OURS, STATUS, WALK
-from pincer_trace.executor.opens import EFFECTFUL, PLAIN
+from pincer_trace.executor.opens import EFFECTFUL, KNOWN, PLAIN
 from pincer_trace.gateway.resolve import live_name
 from pincer_trace.kernel import libc
 from pincer_trace.kernel.libc import how
@@ -39,8 +39,10 @@ def hot_reader(c: Context) -> Callable[[int, Task, tuple[int, ...]], bool]:
     hot, count, admit, names, numbers = reads.hot, reads.count, reads.admit, c.resolver.names, c.resolver.numbers
     shared, enoent, effectful, plain = tasks.shared_cwd, errno.ENOENT, EFFECTFUL | os.O_NOFOLLOW, PLAIN
 
+    known = KNOWN
+
     def read(identity: int, task: Task, a: tuple[int, ...]) -> bool:
-        flags = a[2] & 0xFFFFFFFF
+        flags = a[2] & known
         if flags & effectful:
             return False
         try:

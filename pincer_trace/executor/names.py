@@ -29,6 +29,7 @@ _REMOVEDIR = 0x200
 _NOREPLACE, _EXCHANGE, _WHITEOUT = 1, 2, 4  # renameat2(2)
 _SUBTREE_LIMIT = 100_000  # entries judged one by one when a directory moves
 _DOTS = (b".", b"..")
+_REPLACED = "a link in the place of a folder that was there before this session"
 
 
 class Names:
@@ -36,6 +37,8 @@ class Names:
 
     def __init__(self, context: Context) -> None:
         self._c = context
+        # Names that folders of the user's had, before the tree moved or removed them: what comes there is not new.
+        self._vacated: set[bytes] = set()
 
     def handlers(self) -> dict[str, Handler]:
         """By system call."""
@@ -58,6 +61,11 @@ class Names:
 
     def _parent(self, task: Task, dirfd: int, address: int) -> tuple[int, bytes]:
         return self._c.resolver.parent(task, dirfd, self._c.tasks.read_path(task, address))
+
+    def _vacate(self, target: Target) -> None:
+        """A folder goes away under this name: note it, unless the tree made that folder."""
+        if not self._c.provenance.holds_entry(target.parent, target.name):
+            self._vacated.add(target.path)
 
     def _in_procfs(self, parent: int) -> bool:
         """Whether the kernel is certain to refuse: procfs makes, moves and removes no names."""
@@ -89,7 +97,8 @@ class Names:
             c.identity.take_mask(c.tasks, task)
             with _Outcome(c, sequence):
                 os.mkdir(name, mode & 0o7777, dir_fd=parent)
-                c.provenance.note(parent, name)
+                if target.path not in self._vacated:
+                    c.provenance.note(parent, name)
             return 0
         finally:
             os.close(parent)
@@ -135,6 +144,8 @@ class Names:
             target = self._target(parent, name, None)
             decision = c.authority.demand(task, SYMLINK, target)
             c.authority.demand_link(task, SYMLINK, target)
+            if target.path in self._vacated:
+                c.authority.forbid(task, SYMLINK, target, _REPLACED)
             sequence = c.authority.intend(task, SYMLINK, target, decision, {"to": os.fsdecode(text)})
             with _Outcome(c, sequence):
                 os.symlink(text, name, dir_fd=parent)
@@ -218,6 +229,8 @@ class Names:
                 raise OSError(errno.ENOTEMPTY, name)
             effect = RMDIR if directory else UNLINK
             target = self._target(parent, name, found)
+            if directory:
+                self._vacate(target)
             decision = c.authority.demand(task, effect, target)
             sequence = c.authority.intend(task, effect, target, decision)
             with _Outcome(c, sequence):
@@ -272,6 +285,9 @@ class Names:
                     self._judge_subtree(task, here, there)
                 elif stat.S_ISLNK(what.st_mode):
                     c.authority.demand_link(task, RENAME, there)
+            for here, _, what in ends:
+                if stat.S_ISDIR(what.st_mode):
+                    self._vacate(here)
             sequence = c.authority.intend(task, RENAME, origin, decision, {"to": os.fsdecode(destination.path)})
             with _Outcome(c, sequence):
                 leaves = not os.path.samestat(os.fstat(source), os.fstat(goal))
@@ -366,6 +382,7 @@ class Names:
         c = self._c
         if not c.authority.cares_below(RENAME, here.path) and not c.authority.cares_below(RENAME, there.path):
             return
+        replaces = there.found is not None or there.path in self._vacated
         top = os.open(here.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here.parent)
         pending = [(top, b"")]
         seen = 0
@@ -389,6 +406,7 @@ class Names:
                             name=name,
                             inner=relative.count(b"/"),
                             outer=there.parent,
+                            replaces=replaces,
                         )
                         c.authority.demand(task, RENAME, arriving)
                         if is_directory:

@@ -34,7 +34,7 @@ _O_PATH = os.O_PATH
 _CLOEXEC = os.O_CLOEXEC
 _TMPFILE = os.O_TMPFILE
 EFFECTFUL = os.O_CREAT | os.O_TRUNC | (_TMPFILE & ~os.O_DIRECTORY) | os.O_WRONLY | os.O_RDWR | _O_PATH
-_KNOWN = 0o37777703  # VALID_OPEN_FLAGS of the kernel: openat2 refuses others
+KNOWN = 0o37777703  # VALID_OPEN_FLAGS of the kernel: openat2 refuses others
 _MAX_LINKS = 40
 PLAIN = (stat.S_IFREG, stat.S_IFDIR)
 
@@ -74,7 +74,7 @@ class Opens:
     # -- the calls -------------------------------------------------------------------------------------------
 
     def _open(self, identity: int, task: Task, dirfd: int, address: int, flags: int, mode: int) -> object:
-        flags &= 0xFFFFFFFF
+        flags &= KNOWN  # open and openat ignore what they do not know
         if not flags & EFFECTFUL:
             return self._read(identity, task, dirfd, self._c.tasks.read_path(task, address), flags, 0)
         if flags & _O_PATH:
@@ -97,7 +97,7 @@ class Opens:
         resolve = int.from_bytes(structure[16:24], "little")
         creates = bool(flags & os.O_CREAT) or flags & _TMPFILE == _TMPFILE
         _check_flags(flags)
-        if flags & ~_KNOWN or mode & ~0o7777 or (mode and not creates) or resolve & ~_RESOLVE_KNOWN:
+        if flags & ~KNOWN or mode & ~0o7777 or (mode and not creates) or resolve & ~_RESOLVE_KNOWN:
             raise OSError(errno.EINVAL, "open_how")
         if resolve & libc.RESOLVE_BENEATH and resolve & libc.RESOLVE_IN_ROOT:
             raise OSError(errno.EINVAL, "open_how")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pincer_trace.profile import Profile
     from pincer_trace.profile.globs import Components
 
+_OTHER_WORLDS = (b"proc", b"sys", b"dev")  # file systems of their own, of a size that a worker could set
 _GUARDED = CHANGES | {READ}
 _LIMIT = 2_000_000  # directory entries looked at in all
 
@@ -91,7 +92,7 @@ class Aliases:
             if rule.verdict == ALLOW or not rule.effects & effects or components in seen:
                 continue
             seen.add(components)
-            if components and components[0] is not None:
+            if components and components[0] is not None and components[0] not in _OTHER_WORLDS:
                 for path, found in self._below(b"", components):
                     if found.st_nlink > 1:
                         known.setdefault((found.st_dev, found.st_ino), path)

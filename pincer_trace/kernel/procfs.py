@@ -72,28 +72,21 @@ def stat(tid: int) -> Stat:
     return Stat(read(f"/proc/{tid}/stat"))
 
 
-def children(pid: int) -> list[int]:
-    """Direct children of every thread of `pid` (needs CONFIG_PROC_CHILDREN, else by a walk over /proc)."""
-    found: list[int] = []
-    try:
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            try:
-                found += [int(child) for child in read(f"/proc/{pid}/task/{thread}/children").split()]
-            except OSError:
-                continue
-    except OSError:
-        return []
-    return found
-
-
 def descendants(pid: int) -> list[int]:
     """Every process below `pid`, parents first."""
+    below: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                below.setdefault(stat(int(name)).parent, []).append(int(name))
+            except (OSError, ValueError, IndexError):
+                continue
     found: list[int] = []
     todo = [pid]
     while todo:
-        below = children(todo.pop())
-        found += below
-        todo += below
+        children = below.get(todo.pop(), [])
+        found += children
+        todo += children
     return found
 
 

@@ -33,6 +33,7 @@ class State:
         "next",
         "other",
         "pending",
+        "positions",
         "starts",
         "stay",
     )
@@ -47,6 +48,7 @@ class State:
         self.other: dict[int, State] = {}
         self.accepted: tuple[Rule, ...] = ()
         self.pending: tuple[Rule, ...] = ()
+        self.positions: frozenset[int] = frozenset()
         self.by_effect: dict[str, tuple[Rule, ...]] = {}
         self.free: bool | None = None  # whether all that can be done to files is allowed here, once known
 
@@ -99,6 +101,12 @@ class Automaton:
         self._directories[path.rpartition(b"/")[0]] = above
         return state
 
+    def about(self, path: bytes) -> list[Rule]:
+        """The rules that go on below this very name, and not just below any name as `**/...` does."""
+        anywhere = self.state(path.rpartition(b"/")[0] + b"/\x01").positions
+        here = self.state(path).positions - anywhere
+        return [self._owners[position] for position in sorted(here) if self._kinds[position] is not _END]
+
     def step(self, state: State, component: bytes) -> State:
         """The state after one component more; `state.next` holds the answers known already."""
         named = state.literals.get(component)
@@ -141,6 +149,7 @@ class Automaton:
             self._states.clear()
             self.root = self._state(self._root_key)
         state = self._states[key] = State()
+        state.positions = key
         accepted = set()
         pending = set()
         globs: dict[tuple[object, ...], set[int]] = {}

@@ -283,12 +283,10 @@ class Profile:
     def guarded_below(self, effect: str, path: bytes) -> Rule | None:
         """A protection for something strictly below this very name, which a link of that name would put in place.
 
-        Patterns that may match below any name (`**/...`) are not about this one: a neutral name has them too.
+        Patterns that may match below any name (`**/...`) are not about this one.
         """
-        neutral = self._automaton.state(path.rpartition(b"/")[0] + b"/\x01")
-        anywhere = {rule.rank for rule in neutral.pending}
-        for rule in self._automaton.state(path).pending:
-            if rule.verdict != ALLOW and rule.tier and effect in rule.effects and rule.rank not in anywhere:
+        for rule in self._automaton.about(path):
+            if rule.verdict != ALLOW and rule.tier and effect in rule.effects:
                 return rule
         return None
 

@@ -36,10 +36,11 @@ class Target:
 
     `descriptor`, or `name` in the pinned directory `parent`, is the object; `found` its lstat, None when it is absent.
     `moved` is the object (parent, name) where another one than `name` will lie there after a rename. Inside a directory
-    that moves, `parent` is where it lies now: `inner` directories up from there move with it, above them comes `outer`.
+    that moves, `parent` is where it lies now: `inner` directories up from there move with it, above them comes `outer`;
+    where the directory `replaces` one of the user's, that it was made in this session lifts no protection.
     """
 
-    __slots__ = ("descriptor", "found", "inner", "moved", "name", "outer", "parent", "path")
+    __slots__ = ("descriptor", "found", "inner", "moved", "name", "outer", "parent", "path", "replaces")
 
     def __init__(
         self,
@@ -52,6 +53,7 @@ class Target:
         moved: tuple[int, bytes] | None = None,
         inner: int = 0,
         outer: int = -1,
+        replaces: bool = False,
     ) -> None:
         self.path = path
         self.parent = parent
@@ -61,6 +63,7 @@ class Target:
         self.moved = moved
         self.inner = inner
         self.outer = outer
+        self.replaces = replaces
 
 
 class EffectFacts(Facts):
@@ -89,6 +92,8 @@ class EffectFacts(Facts):
 
     def _object_is_ours(self) -> bool:
         target = self._target
+        if target.replaces:
+            return False
         if target.descriptor >= 0 and self._provenance.holds(target.descriptor):
             return True
         parent, name = target.moved or (target.parent, target.name)
@@ -111,7 +116,7 @@ class EffectFacts(Facts):
             if target.outer < 0:
                 return self._provenance.covers(parent, skip, count)
             within = max(min(skip + count, target.inner) - skip, 0)
-            if within and self._provenance.covers(parent, skip, within):
+            if within and not target.replaces and self._provenance.covers(parent, skip, within):
                 return True
             rest = count - within
             return rest > 0 and self._provenance.covers(target.outer, max(skip - target.inner, 0), rest)

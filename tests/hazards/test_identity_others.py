@@ -1,6 +1,7 @@
 """Effects on processes outside of the tree, and what the supervisor does on behalf: P45, P51, P68, P69, P70, P77, P79,
 P81 and P91.
 """
+# ruff: noqa: E501 - attacker programs in strings
 
 from __future__ import annotations
 
@@ -107,9 +108,13 @@ def test_p69_an_outside_process_keeps_what_it_has(runner: support.Runner, victim
     assert victim.poll() is None
     shown = {label: answer for label, answer in found.items() if label.startswith("ps ")}
     assert set(shown.values()) == {"ok"}
-    refused = {label: answer for label, answer in found.items() if not label.startswith("ps ") and label not in HARMLESS}
+    refused = {
+        label: answer for label, answer in found.items() if not label.startswith("ps ") and label not in HARMLESS
+    }
     assert len(refused) > 70
-    got_through = {label: answer for label, answer in refused.items() if answer == "ok" and label not in ("open fd", "chdir")}
+    got_through = {
+        label: answer for label, answer in refused.items() if answer == "ok" and label not in ("open fd", "chdir")
+    }
     assert not got_through
 
 
@@ -284,7 +289,9 @@ report()
 
 def test_p70_message_queues_of_others(runner: support.Runner) -> None:
     name = f"pincer-other-{os.getpid()}-{runner.identity.name}"
-    make = python(runner, "note('x', word(call('mq_open', sys.argv[1], os.O_CREAT | os.O_RDWR, 0o600, 0)))\nreport()", name)
+    make = python(
+        runner, "note('x', word(call('mq_open', sys.argv[1], os.O_CREAT | os.O_RDWR, 0o600, 0)))\nreport()", name
+    )
     assert notes(runner.native(make)) == {"x": "ok"}
     try:
         found, _ = attack(
@@ -504,7 +511,20 @@ def test_p81_the_program_cannot_be_rewritten_for_the_next_run(runner: support.Ru
         "rm site/pincer_trace/front.py; echo evil >> site/profiles/default.toml; echo evil > site/sitecustomize.py;"
         "mv site moved; ln -s /tmp site/json; echo evil > site/json.py; mkdir site/select; chmod 777 site/pincer_trace; true"
     )
-    command = [runner.identity.python, "-I", "-B", "-c", START, str(package), "--session-dir", str(sessions), "--", "sh", "-c", line]
+    command = [
+        runner.identity.python,
+        "-I",
+        "-B",
+        "-c",
+        START,
+        str(package),
+        "--session-dir",
+        str(sessions),
+        "--",
+        "sh",
+        "-c",
+        line,
+    ]
     with Unchanged(package):
         result = runner.native(command)
     assert result.status in (0, 125), result
@@ -517,9 +537,10 @@ def test_p81_interpreter_and_libraries_are_closed(runner: support.Runner) -> Non
     probe = "import sys, pincer_trace; print('\\n'.join([sys.prefix, *[p for p in sys.path if p], pincer_trace.__path__[0]]))"
     places = runner.native([runner.identity.python, "-I", "-c", probe]).out.split("\n")[:-1]
     assert len(places) > 3
-    found, _ = attack(
-        runner,
-        """
+    found, _ = (
+        attack(
+            runner,
+            """
 import tempfile
 for place in sys.argv[1:]:
     if os.path.isdir(place):
@@ -527,15 +548,23 @@ for place in sys.argv[1:]:
         note(place + " mkdir", word(call("mkdirat", AT_FDCWD, place + "/pincer-test-evil", 0o700)))
 report()
 """,
-        *places,
-        options=("--quiet", *[word for place in places for word in ("--allow-write", place) if os.path.isdir(place)]),
-    ) if runner.identity.uid else attack(runner, "note('user only', 'EACCES')\nreport()")
+            *places,
+            options=(
+                "--quiet",
+                *[word for place in places for word in ("--allow-write", place) if os.path.isdir(place)],
+            ),
+        )
+        if runner.identity.uid
+        else attack(runner, "note('user only', 'EACCES')\nreport()")
+    )
     assert set(found.values()) <= {"EACCES", "EROFS"}, found
     for place in places:
         assert not os.path.exists(place + "/pincer-test-evil.pth")
 
 
-@pytest.mark.parametrize("name", ["json", "select", "signal", "msgspec", "tomllib", "click", "socket", "sitecustomize", "usercustomize"])
+@pytest.mark.parametrize(
+    "name", ["json", "select", "signal", "msgspec", "tomllib", "click", "socket", "sitecustomize", "usercustomize"]
+)
 def test_p81_modules_in_the_work_tree_are_not_imported(runner: support.Runner, name: str) -> None:
     """The working directory and PYTHONPATH belong to the worker of the last run."""
     body = f"open({str(runner.base / 'mark')!r} + str(__import__('os').getpid()), 'w')\n"

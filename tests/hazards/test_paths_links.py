@@ -1,4 +1,5 @@
 """Hard links, renames and exchanges around protected objects: hazards P28, P29 and P66."""
+# ruff: noqa: E501 - attacker programs in strings
 
 from __future__ import annotations
 

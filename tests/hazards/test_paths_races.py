@@ -1,4 +1,5 @@
 """Names that change while they are walked (P21, P37), descriptors that must be gone (P72), leases (P73)."""
+# ruff: noqa: E501 - programs in strings
 
 from __future__ import annotations
 

@@ -124,17 +124,54 @@ def test_p66_the_same_verbs_work_on_the_workers_own_file(runner: support.Runner)
 
 
 # What the user, or a program of the user, runs or obeys later. {h}: home, {w}: work tree
-LATER = """
-{h}/.bashrc {h}/.bash_profile {h}/.profile {h}/.zshrc {h}/.zshenv {h}/.inputrc {h}/.config/fish/config.fish
-{h}/.config/systemd/user/x.service {h}/.config/autostart/x.desktop {h}/.local/share/applications/x.desktop
-{h}/.local/bin/ls {h}/bin/ls {h}/.local/lib/python3.11/site-packages/x.pth {h}/.gitconfig {h}/.config/git/config
-{h}/.npmrc {h}/.vimrc {h}/.tmux.conf {h}/.config/pip/pip.conf {h}/.cargo/config.toml {h}/.gdbinit
-{h}/.ssh/config {h}/.ssh/authorized_keys {h}/.ssh/rc {h}/.aws/credentials {h}/.netrc {h}/.pam_environment
-{w}/.git/hooks/pre-commit {w}/.git/hooks/post-checkout {w}/.git/hooks/nested/x {w}/.git/config.worktree
-{w}/.git/modules/m/hooks/pre-commit {w}/.envrc {w}/.vscode/tasks.json {w}/.vscode/settings.json {w}/.idea/workspace.xml
-{w}/.mcp.json {w}/.claude/settings.json {w}/.claude/hooks/x {w}/.cursor/mcp.json {w}/sub/.envrc {w}/sub/.vscode/tasks.json
-{w}/sub/.git/hooks/pre-commit {w}/.devcontainer/devcontainer.json {w}/x.code-workspace {w}/.exrc
-""".split()
+LATER = [
+    "{h}/.bashrc",
+    "{h}/.bash_profile",
+    "{h}/.profile",
+    "{h}/.zshrc",
+    "{h}/.zshenv",
+    "{h}/.inputrc",
+    "{h}/.config/fish/config.fish",
+    "{h}/.config/systemd/user/x.service",
+    "{h}/.config/autostart/x.desktop",
+    "{h}/.local/share/applications/x.desktop",
+    "{h}/.local/bin/ls",
+    "{h}/bin/ls",
+    "{h}/.local/lib/python3.11/site-packages/x.pth",
+    "{h}/.gitconfig",
+    "{h}/.config/git/config",
+    "{h}/.npmrc",
+    "{h}/.vimrc",
+    "{h}/.tmux.conf",
+    "{h}/.config/pip/pip.conf",
+    "{h}/.cargo/config.toml",
+    "{h}/.gdbinit",
+    "{h}/.ssh/config",
+    "{h}/.ssh/authorized_keys",
+    "{h}/.ssh/rc",
+    "{h}/.aws/credentials",
+    "{h}/.netrc",
+    "{h}/.pam_environment",
+    "{w}/.git/hooks/pre-commit",
+    "{w}/.git/hooks/post-checkout",
+    "{w}/.git/hooks/nested/x",
+    "{w}/.git/config.worktree",
+    "{w}/.git/modules/m/hooks/pre-commit",
+    "{w}/.envrc",
+    "{w}/.vscode/tasks.json",
+    "{w}/.vscode/settings.json",
+    "{w}/.idea/workspace.xml",
+    "{w}/.mcp.json",
+    "{w}/.claude/settings.json",
+    "{w}/.claude/hooks/x",
+    "{w}/.cursor/mcp.json",
+    "{w}/sub/.envrc",
+    "{w}/sub/.vscode/tasks.json",
+    "{w}/sub/.git/hooks/pre-commit",
+    "{w}/.devcontainer/devcontainer.json",
+    "{w}/x.code-workspace",
+    "{w}/.exrc",
+]
 
 
 def test_p52_what_runs_later_is_not_written(runner: support.Runner) -> None:
@@ -187,7 +224,16 @@ def test_p86_git_tracks_branches_in_the_users_repository(runner: support.Runner)
 
 
 @pytest.mark.parametrize(
-    "key", ["core.fsmonitor", "core.hooksPath", "core.pager", "alias.st", "include.path", "filter.x.clean", "credential.helper"]
+    "key",
+    [
+        "core.fsmonitor",
+        "core.hooksPath",
+        "core.pager",
+        "alias.st",
+        "include.path",
+        "filter.x.clean",
+        "credential.helper",
+    ],
 )
 def test_p86_no_executable_key_enters_the_users_configuration(runner: support.Runner, key: str) -> None:
     git(runner, "init", "-q")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import support
-from hazards.programs.p_kit import give, new_sessions, numbers, outside, program, secret
+from hazards.programs.p_kit import give, new_sessions, numbers, outside, program, script, secret
 
 TRIES = 1000
 SLOW = 100_000
@@ -153,47 +153,9 @@ def test_p94_spawned_children_open_what_they_name(runner: support.Runner) -> Non
     assert found == {"wrong": 0, "failed": 0}
 
 
-O_PATH_USES = """
-import ctypes, errno, fcntl, os, sys
-libc = ctypes.CDLL(None, use_errno=True)
-def word(act):
-    try:
-        return act()
-    except OSError as error:
-        return errno.errorcode[error.errno]
-def execveat(descriptor, name):
-    arguments = (ctypes.c_char_p * 2)(name, None)
-    if libc.execveat(descriptor, b"", arguments, None, 0x1000) < 0:
-        raise OSError(ctypes.get_errno(), "execveat")
-os.mkdir("d")
-open("d/x", "w").write("inside")
-top = os.open("d", os.O_PATH | os.O_CLOEXEC)
-print("flags", bool(fcntl.fcntl(top, fcntl.F_GETFL) & os.O_PATH), os.get_inheritable(top))
-print("kept", fcntl.fcntl(top, fcntl.F_GETFD))
-print("openat", word(lambda: os.read(os.open("x", os.O_RDONLY, dir_fd=top), 9)))
-print("create", word(lambda: os.write(os.open("y", os.O_CREAT | os.O_WRONLY, dir_fd=top), b"new")))
-print("rename", word(lambda: os.rename("y", "z", src_dir_fd=top, dst_dir_fd=top)), sorted(os.listdir("d")))
-print("read", word(lambda: os.read(os.open("d/x", os.O_PATH), 9)))
-print("write", word(lambda: os.write(os.open("d/x", os.O_PATH), b"x")))
-print("fchmod", word(lambda: libc.fchmod(os.open("d/x", os.O_PATH), 0o600)))
-print("again", word(lambda: os.read(os.open(f"/proc/self/fd/{os.open('d/x', os.O_PATH)}", os.O_RDONLY), 9)))
-print("link", word(lambda: os.close(os.open("link", os.O_PATH | os.O_NOFOLLOW))))
-os.symlink("d/x", "link")
-descriptor = os.open("link", os.O_PATH | os.O_NOFOLLOW)
-print("link", os.readlink("", dir_fd=descriptor), oct(os.fstat(descriptor).st_mode))
-print("fchdir", word(lambda: os.fchdir(top)), sorted(os.listdir(".")), word(lambda: os.read(os.open("x", 0), 9)))
-sys.stdout.flush()
-pid = os.fork()
-if not pid:
-    execveat(os.open("/bin/echo", os.O_PATH), b"echo")
-    os._exit(9)
-print("execveat", os.waitpid(pid, 0)[1])
-"""
-
-
 @pytest.mark.both_identities
 def test_p12_what_an_o_path_descriptor_is_good_for(runner: support.Runner) -> None:
-    command = [runner.identity.python, "-I", "-c", O_PATH_USES]
+    command = [runner.identity.python, "-I", script("p12_uses")]
     native = runner.native(command)
     runner.fresh()
     supervised = runner.supervise(command)
@@ -202,43 +164,11 @@ def test_p12_what_an_o_path_descriptor_is_good_for(runner: support.Runner) -> No
     assert supervised.status == 0, supervised
 
 
-O_PATH_TRICKS = """
-import ctypes, errno, os, sys
-libc = ctypes.CDLL(None, use_errno=True)
-secret, outside = sys.argv[1:3]
-def attempt(name, act):
-    try:
-        print(name, "DONE", act())
-    except OSError as error:
-        print(name, errno.errorcode[error.errno])
-def check(result):
-    if result < 0:
-        raise OSError(ctypes.get_errno(), "call")
-    return result
-path = os.open(secret, os.O_PATH)
-attempt("self", lambda: os.read(os.open(f"/proc/self/fd/{path}", os.O_RDONLY), 99))
-attempt("thread", lambda: os.read(os.open(f"/proc/thread-self/fd/{path}", os.O_RDONLY), 99))
-attempt("pid", lambda: os.read(os.open(f"/proc/{os.getpid()}/fd/{path}", os.O_RDONLY), 99))
-attempt("dev", lambda: os.read(os.open(f"/dev/fd/{path}", os.O_RDONLY), 99))
-folder = os.open(os.path.dirname(secret), os.O_PATH)
-attempt("at", lambda: os.read(os.open(os.path.basename(secret), os.O_RDONLY, dir_fd=folder), 99))
-attempt("proc", lambda: os.read(os.open(f"/proc/self/fd/{folder}/{os.path.basename(secret)}", os.O_RDONLY), 99))
-attempt("link", lambda: check(libc.linkat(-100, f"/proc/self/fd/{path}".encode(), -100, b"alias", 0x400)))
-attempt("empty", lambda: check(libc.linkat(path, b"", -100, b"alias", 0x1000)))
-other = os.open(outside, os.O_PATH)
-attempt("write", lambda: os.open(f"/proc/self/fd/{other}", os.O_WRONLY))
-attempt("truncate", lambda: os.truncate(f"/proc/self/fd/{other}", 0))
-attempt("chmod", lambda: os.chmod(f"/proc/self/fd/{other}", 0o777))
-folder = os.open(os.path.dirname(outside), os.O_PATH)
-attempt("create", lambda: os.open(os.path.basename(outside), os.O_CREAT | os.O_TRUNC | os.O_WRONLY, dir_fd=folder))
-"""
-
-
 @pytest.mark.both_identities
 def test_p12_an_o_path_descriptor_is_no_way_around(runner: support.Runner) -> None:
     key, other = secret(runner), outside(runner)
     before = [support.snapshot(path.parent) for path in (key, other)]
-    result = runner.supervise([runner.identity.python, "-I", "-c", O_PATH_TRICKS, str(key), str(other)])
+    result = runner.supervise([runner.identity.python, "-I", script("p12_tricks"), str(key), str(other)])
     assert result.status == 0, result
     answers = dict(line.split(" ", 1) for line in result.out.splitlines())
     assert len(answers) == 12

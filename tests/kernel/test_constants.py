@@ -16,8 +16,9 @@ from pincer_trace.executor import identity, terminals
 from pincer_trace.kernel import landlock, libc, notify, table
 
 INCLUDES = (
-    "stddef.h", "stdio.h", "fcntl.h", "sched.h", "linux/seccomp.h", "linux/audit.h", "linux/openat2.h", "linux/landlock.h",
-    "linux/capability.h", "linux/prctl.h", "linux/fs.h", "linux/fsverity.h", "linux/fscrypt.h", "linux/btrfs.h", "asm/ioctls.h",
+    "stddef.h", "stdio.h", "fcntl.h", "sched.h", "linux/seccomp.h", "linux/audit.h", "linux/openat2.h",
+    "linux/landlock.h", "linux/capability.h", "linux/prctl.h", "linux/fs.h", "linux/fsverity.h", "linux/fscrypt.h",
+    "linux/btrfs.h", "asm/ioctls.h",
 )  # fmt: skip
 
 # What the header says -> what the package says. The header's word is any C expression.
@@ -147,7 +148,12 @@ def test_p03_structures(header: dict[str, int]) -> None:
     raw = notify._ADDFD.pack(1, 2, 3, 4, 5)
     assert [int.from_bytes(raw[at : at + 4], "little") for at in (0, 8, 12, 16, 20)] == [1, 2, 3, 4, 5]
     raw = notify._RESPONSE.pack(1, 2, -3, 4)
-    assert [int.from_bytes(raw[a:b], "little", signed=True) for a, b in ((0, 8), (8, 16), (16, 20), (20, 24))] == [1, 2, -3, 4]
+    assert [int.from_bytes(raw[a:b], "little", signed=True) for a, b in ((0, 8), (8, 16), (16, 20), (20, 24))] == [
+        1,
+        2,
+        -3,
+        4,
+    ]
     raw = bytes(range(80))
     assert notify._NOTIFICATION.unpack(raw)[3] == int.from_bytes(raw[16:20], "little")
     assert notify._NOTIFICATION.unpack(raw)[6] == int.from_bytes(raw[32:40], "little")

@@ -16,7 +16,13 @@ from pincer_trace.kernel import filter as compiler
 from pincer_trace.kernel import table
 
 # <linux/audit.h>
-ARCHITECTURES = {"x86_64": 0xC000003E, "i386": 0x40000003, "aarch64": 0xC00000B7, "arm": 0x40000028, "riscv": 0xC00000F3}
+ARCHITECTURES = {
+    "x86_64": 0xC000003E,
+    "i386": 0x40000003,
+    "aarch64": 0xC00000B7,
+    "arm": 0x40000028,
+    "riscv": 0xC00000F3,
+}
 FULL = (1 << 64) - 1
 LEGAL_ERRNO = range(4096)
 
@@ -66,8 +72,25 @@ def register_classes(name: str) -> Iterator[list[int]]:
     for rule in table.REGISTER_RULES:
         if rule.name == name:
             for index, mask, value, _ in rule.conditions:
-                near = {value, value ^ 1, value + 1, 0, 1, FULL, value | 1 << 32, value | 0xDEAD << 32, mask, ~mask & FULL}
-                near |= {value | (~mask & FULL), value ^ (mask & -mask), value ^ (1 << 31), value ^ (1 << 63), FULL ^ value}
+                near = {
+                    value,
+                    value ^ 1,
+                    value + 1,
+                    0,
+                    1,
+                    FULL,
+                    value | 1 << 32,
+                    value | 0xDEAD << 32,
+                    mask,
+                    ~mask & FULL,
+                }
+                near |= {
+                    value | (~mask & FULL),
+                    value ^ (mask & -mask),
+                    value ^ (1 << 31),
+                    value ^ (1 << 63),
+                    FULL ^ value,
+                }
                 values.setdefault(index, set()).update(v & FULL for v in near)
     indexes = sorted(values)
     vectors = [[]]  # type: list[list[int]]
@@ -160,11 +183,11 @@ def test_p61_the_guard_alone(architecture: str) -> None:
 def test_p57_calls_that_must_never_wait(architecture: str) -> None:
     """A trap on one of these makes every thread wait, or hangs a restart (KERNEL 2d, last row)."""
     never = {
-        "read", "write", "readv", "writev", "close", "close_range", "dup", "dup2", "dup3", "exit", "exit_group", "futex",
-        "futex_wait", "futex_wake", "futex_waitv", "mmap", "munmap", "mprotect", "brk", "rt_sigaction", "rt_sigprocmask",
-        "rt_sigreturn", "restart_syscall", "fork", "vfork", "wait4", "waitid", "pipe", "pipe2", "nanosleep",
-        "clock_nanosleep", "poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait", "sendto", "sendmsg",
-        "recvmsg", "set_tid_address", "set_robust_list", "sched_yield", "kill", "tgkill",
+        "read", "write", "readv", "writev", "close", "close_range", "dup", "dup2", "dup3", "exit", "exit_group",
+        "futex", "futex_wait", "futex_wake", "futex_waitv", "mmap", "munmap", "mprotect", "brk", "rt_sigaction",
+        "rt_sigprocmask", "rt_sigreturn", "restart_syscall", "fork", "vfork", "wait4", "waitid", "pipe", "pipe2",
+        "nanosleep", "clock_nanosleep", "poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait",
+        "sendto", "sendmsg", "recvmsg", "set_tid_address", "set_robust_list", "sched_yield", "kill", "tgkill",
     }  # fmt: skip
     rows = {row.name: row for row in table.load(architecture).values()}
     legacy = {"dup2", "fork", "vfork", "pipe", "poll", "select", "epoll_wait"}  # aarch64 has none of these

@@ -280,9 +280,7 @@ def packed(monkey: pytest.MonkeyPatch, *arguments: object, **words: object) -> t
 
 
 IDS = st.integers(0, 2**64 - 1)
-REASONS = st.sampled_from(
-    [notify.Continue.REGISTERS_ONLY, notify.Continue.FLOOR_HOLDS, notify.Continue.VERIFIED_AFTER]
-)
+REASONS = st.sampled_from([notify.Continue.REGISTERS_ONLY, notify.Continue.FLOOR_HOLDS, notify.Continue.VERIFIED_AFTER])
 
 
 @given(IDS, st.integers(1, 4095), st.integers(-(2**63), 2**63 - 1), st.none() | REASONS)

@@ -9,7 +9,7 @@ import errno
 import json
 import os
 import platform
-import stat
+import stat  # noqa: F401 - used by the programs that follow this head
 import sys
 
 _X86 = {

@@ -22,7 +22,14 @@ class Terminal:
     """`words` started as the leader of a new session, with a pty of `rows` x `columns` as controlling terminal."""
 
     def __init__(
-        self, words: Sequence[str], *, cwd: Path, env: Mapping[str, str], owner: int = 0, rows: int = 24, columns: int = 80
+        self,
+        words: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        owner: int = 0,
+        rows: int = 24,
+        columns: int = 80,
     ) -> None:
         self.text = ""
         self.status: int | None = None

@@ -128,7 +128,14 @@ class Unchanged:
         for top in self.folders:
             if top.is_file():
                 info = top.stat()
-                found[str(top)] = (top.read_bytes(), info.st_mode, info.st_uid, info.st_nlink, info.st_ino, info.st_ctime_ns)
+                found[str(top)] = (
+                    top.read_bytes(),
+                    info.st_mode,
+                    info.st_uid,
+                    info.st_nlink,
+                    info.st_ino,
+                    info.st_ctime_ns,
+                )
                 continue
             for name, line in support.snapshot(top).items():
                 if Path(name).parts[:1] == (".local",):

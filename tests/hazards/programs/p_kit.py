@@ -43,7 +43,18 @@ def build_folder() -> Path:
 def program(name: str, *flags: str) -> str:
     """The path of `NAME.c`, compiled."""
     binary = build_folder() / "-".join([name, *(flag.strip("-") for flag in flags)])
-    words = ["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", *flags, "-o", str(binary), str(PROGRAMS / f"{name}.c")]
+    words = [
+        "gcc",
+        "-O2",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-pthread",
+        *flags,
+        "-o",
+        str(binary),
+        str(PROGRAMS / f"{name}.c"),
+    ]
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return str(binary)
@@ -97,7 +108,15 @@ def new_sessions(runner: support.Runner) -> Path:
 def broken(runner: support.Runner, fault: str, command: Sequence[str], **how: Any) -> support.Result:
     """Run `command` under a supervisor in which `fault` ("module:name.name=ERROR[@n]") happens. See p_inject.py."""
     sessions = new_sessions(runner)
-    words = [runner.identity.python, "-I", script("p_inject"), fault, "--session-dir", str(sessions), *how.pop("options", ())]
+    words = [
+        runner.identity.python,
+        "-I",
+        script("p_inject"),
+        fault,
+        "--session-dir",
+        str(sessions),
+        *how.pop("options", ()),
+    ]
     return runner._run([*words, "--", *command], sessions, how)
 
 
@@ -117,7 +136,14 @@ class Live:
         self.runner = runner
         identity = runner.identity
         self.sessions = new_sessions(runner)
-        ours = [identity.python, *(words or ("-I", "-m", "pincer_trace")), "--session-dir", str(self.sessions), *options, "--"]
+        ours = [
+            identity.python,
+            *(words or ("-I", "-m", "pincer_trace")),
+            "--session-dir",
+            str(self.sessions),
+            *options,
+            "--",
+        ]
         self.environment = support.environment(identity, runner.home, env)
         how: dict[str, Any] = {}
         self.terminal = -1
@@ -164,7 +190,9 @@ class Live:
         while mark not in self._pending:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([self._output], [], [], left)[0]:
-                raise AssertionError(f"{mark!r} did not come; so far {self._pending!r}\n{support.describe_tree(self.process.pid)}")
+                raise AssertionError(
+                    f"{mark!r} did not come; so far {self._pending!r}\n{support.describe_tree(self.process.pid)}"
+                )
             try:
                 data = os.read(self._output, 65536)
             except OSError:

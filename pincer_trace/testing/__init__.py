@@ -1,0 +1,1 @@
+"""What tests import: the scripted kernel (`fakes`)."""
