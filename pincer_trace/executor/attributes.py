@@ -109,9 +109,12 @@ class Attributes:
     def _own(self, task: Task, number: int) -> int:
         """A copy of the worker's descriptor, if that is good for more than a place. Raises OSError EBADF."""
         descriptor = self._c.tasks.descriptor(task, _int(number))
-        if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_PATH:
+        try:
+            if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_PATH:
+                raise OSError(errno.EBADF, "O_PATH")
+        except BaseException:
             os.close(descriptor)
-            raise OSError(errno.EBADF, "O_PATH")
+            raise
         return descriptor
 
     def _judged(

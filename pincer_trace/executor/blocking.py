@@ -13,6 +13,7 @@ import threading
 
 from pincer_trace.kernel import libc, procfs
 from pincer_trace.kernel.notify import ERESTARTSYS, Gone
+from pincer_trace.ledger import LedgerFull
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,7 +84,11 @@ class BlockingOpens:
 
     def start(self, identity: int, task: Task, descriptor: int, flags: int, sequence: int | None) -> None:
         """Open `descriptor` (O_PATH, ours to close) with `flags` in the background. Raises OSError EAGAIN when full."""
-        held = _Held(identity, task.tid, descriptor, flags, sequence, self._identity.credentials(task))
+        try:
+            held = _Held(identity, task.tid, descriptor, flags, sequence, self._identity.credentials(task))
+        except BaseException:
+            os.close(descriptor)
+            raise
         with self._lock:
             if len(self._held) >= _LIMIT:
                 os.close(descriptor)
@@ -108,17 +113,19 @@ class BlockingOpens:
         try:
             error = self._open(held)
         except Gone:
-            error = 0
-            held.answered = True
+            error = errno.EINTR
         except BaseException as failure:  # noqa: BLE001 - the outermost handler of the thread answers (P96)
-            self._ledger.failure("a waiting open", failure, pid=held.tid)
+            try:
+                self._ledger.failure("a waiting open", failure, pid=held.tid)
+            except LedgerFull:
+                pass
         finally:
             held.finished = True
-            os.close(held.descriptor)
-            if held.sequence is not None and not held.answered:
-                self._ledger.outcome(held.sequence, errno.EINTR if error == ERESTARTSYS else error)
             if not held.answered:
                 self._listener.respond(held.identity, error=error or errno.EACCES)
+                if held.sequence is not None:
+                    self._ledger.outcome(held.sequence, errno.EINTR if error == ERESTARTSYS else error)
+            os.close(held.descriptor)
             with self._lock:
                 self._held.discard(held)
 
@@ -147,10 +154,11 @@ class BlockingOpens:
             return error.errno or errno.EACCES
         finally:
             os.close(opened)
-        held.answered = True
         if held.sequence is not None:
             self._ledger.outcome(held.sequence, 0)
+            held.sequence = None
         self._listener.respond(held.identity, number)
+        held.answered = True
         return 0
 
     def _watch(self) -> None:
@@ -164,7 +172,10 @@ class BlockingOpens:
                 continue
             for one in held:
                 if not one.broken:
-                    one.broken = self._verdict(one)
+                    try:
+                        one.broken = self._verdict(one)
+                    except BaseException:  # noqa: BLE001 - the watch must go on, or nobody could be killed any more
+                        one.broken = errno.EINTR
                 if one.broken and not one.finished and one.thread is not None and one.thread.ident:
                     try:
                         signal.pthread_kill(one.thread.ident, _BREAK)  # again each round: it may not be in the call yet

@@ -93,8 +93,8 @@ class Names:
                 os.mkdir(name, mode & 0o7777, dir_fd=parent)
             target = self._target(parent, name, None)
             decision = c.authority.demand(task, MKDIR, target)
-            sequence = c.authority.intend(task, MKDIR, target, decision)
             c.identity.take_mask(c.tasks, task)
+            sequence = c.authority.intend(task, MKDIR, target, decision)
             with _Outcome(c, sequence):
                 os.mkdir(name, mode & 0o7777, dir_fd=parent)
                 if target.path not in self._vacated:
@@ -122,8 +122,8 @@ class Names:
             if kind in (stat.S_IFCHR, stat.S_IFBLK) and device & 0xFFFFFFFF:  # device 0 is overlayfs's whiteout
                 raise OSError(errno.EPERM, name)  # no worker has CAP_MKNOD; we do not lend ours
             decision = c.authority.demand(task, effect, target)
-            sequence = c.authority.intend(task, effect, target, decision)
             c.identity.take_mask(c.tasks, task)
+            sequence = c.authority.intend(task, effect, target, decision)
             with _Outcome(c, sequence):
                 os.mknod(name, mode & 0o177777, 0, dir_fd=parent)
                 c.provenance.note(parent, name)

@@ -151,9 +151,12 @@ class Opens:
         try:
             if resolve:
                 pin = openat2(base, path, how(_O_PATH | _CLOEXEC | walk, 0, resolve | libc.RESOLVE_NO_MAGICLINKS))
-                if resolver.in_procfs(os.fstat(pin).st_dev) and process_of(resolver.path_of(pin)) == os.getpid():
+                try:
+                    if resolver.in_procfs(os.fstat(pin).st_dev) and process_of(resolver.path_of(pin)) == os.getpid():
+                        raise OSError(errno.EXDEV, path)  # /proc/self would be ours
+                except BaseException:
                     os.close(pin)
-                    raise OSError(errno.EXDEV, path)  # /proc/self would be ours
+                    raise
                 return pin, -1
             pin, held = resolver.pin_from(task, base, path, self._pins[walk], not walk & os.O_NOFOLLOW)
             if walk & os.O_DIRECTORY and not stat.S_ISDIR(os.fstat(pin).st_mode):
@@ -460,8 +463,8 @@ class Opens:
             raise OSError(errno.ENOENT, name)  # a removed directory holds nothing; procfs makes nothing
         target = Target(join(c.resolver.path_of(parent), name), parent=parent, name=name)
         decision = c.authority.demand(task, CREATE, target)
-        sequence = c.authority.intend(task, CREATE, target, decision)
         c.identity.take_mask(c.tasks, task)
+        sequence = c.authority.intend(task, CREATE, target, decision)
         wanted = flags | os.O_EXCL | OURS  # O_EXCL follows no link
         try:
             opened = os.open(name, wanted, mode, dir_fd=parent)
@@ -492,8 +495,8 @@ class Opens:
         try:
             target = Target(join(c.resolver.path_of(pin), b"#nameless"), parent=pin)
             decision = c.authority.demand(task, CREATE, target)
-            sequence = c.authority.intend(task, CREATE, target, decision)
             c.identity.take_mask(c.tasks, task)
+            sequence = c.authority.intend(task, CREATE, target, decision)
             try:
                 opened = os.open(b".", flags & ~os.O_NOFOLLOW | OURS, mode, dir_fd=pin)
             except OSError as error:

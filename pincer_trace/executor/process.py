@@ -80,11 +80,12 @@ class Process:
                     "the program can be executed but not read, so its calls could not be supervised",
                 )
             images = self._images(task, found, head or b"")
+            leader = task.tgid  # asked before the record: the task may be dead
             sequence = c.authority.intend(task, EXEC, target, decision)
         finally:
             if pin >= 0:
                 os.close(pin)
-        c.tasks.executes(task, sequence, images)
+        c.tasks.executes(task.tid, leader, sequence, images)
         return _VERIFIED_AFTER
 
     def _images(self, task: Task, found: os.stat_result, head: bytes) -> frozenset[tuple[int, int]] | None:

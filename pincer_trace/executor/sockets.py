@@ -119,9 +119,9 @@ class Sockets:
                     task, BIND, target, "a socket is not bound by way of /proc: the name means another there"
                 )
             decision = c.authority.demand(task, BIND, target)
-            sequence = c.authority.intend(task, BIND, target, decision)
             mask = c.tasks.mask(task)
             wanted = c.identity.credentials(task)
+            sequence = c.authority.intend(task, BIND, target, decision)
             error = self._place.run(lambda: _bind_there(own, address, directory, mask, wanted))
             if not error:
                 error = self._confirm(parent, name)
@@ -187,8 +187,8 @@ class Sockets:
         c = self._c
         target = Target(_QUEUES + name)
         decision = c.authority.demand(task, CREATE, target)
-        sequence = c.authority.intend(task, CREATE, target, decision)
         c.identity.take_mask(c.tasks, task)
+        sequence = c.authority.intend(task, CREATE, target, decision)
         try:
             opened = libc.call("mq_open", name, flags | os.O_EXCL, mode, attributes)
         except OSError as error:

@@ -9,6 +9,7 @@ place, so a file that only they protect is known by its names of this session al
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -25,11 +26,12 @@ if TYPE_CHECKING:
 
 _OTHER_WORLDS = (b"proc", b"sys", b"dev")  # file systems of their own, of a size that a worker could set
 _GUARDED = CHANGES | {READ}
+_NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _LIMIT = 2_000_000  # directory entries looked at in all
 
 
 class TooMany(Exception):
-    """The protected places hold more files than can be looked through: the other names are not known."""
+    """The protected places cannot be looked through (too many files, or an error): the other names are not known."""
 
 
 class Aliases:
@@ -109,7 +111,9 @@ class Aliases:
         try:
             with os.scandir(directory or b"/") as entries:
                 names = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-        except OSError:
+        except OSError as error:
+            if _hides_something(directory, error):
+                raise TooMany from error
             return
         self._looked += len(names)
         if self._looked >= _LIMIT:
@@ -136,10 +140,24 @@ class Aliases:
     def _file(self, path: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
         try:
             found = os.lstat(path)
-        except OSError:
+        except OSError as error:
+            if error.errno not in _NOTHING_THERE:
+                raise TooMany from error
             return
         if stat.S_ISREG(found.st_mode):
             yield path, found
+
+
+def _hides_something(directory: bytes, error: OSError) -> bool:
+    """Whether a directory that cannot be listed may hold files which the worker can reach all the same."""
+    if error.errno in _NOTHING_THERE:
+        return False
+    if error.errno != errno.EACCES:
+        return True
+    try:
+        return os.stat(directory or b"/").st_uid == os.geteuid()  # its owner can search it without listing it
+    except OSError:
+        return False  # what lies there is out of our reach, and so of the worker's
 
 
 def _mounts() -> list[tuple[bytes, bytes, bytes]]:

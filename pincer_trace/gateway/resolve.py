@@ -127,7 +127,12 @@ class Resolver:
             if error.errno == errno.ELOOP or (error.errno == errno.ENOENT and self._by_link_or_procfs(base, path)):
                 return self.walk(task, base, path, follow=follow)
             raise
-        if os.fstat(pinned).st_dev in self.procfs:
+        try:
+            ours = os.fstat(pinned).st_dev in self.procfs
+        except BaseException:
+            os.close(pinned)
+            raise
+        if ours:
             os.close(pinned)
             return self.walk(task, base, path, follow=follow)
         return pinned, -1

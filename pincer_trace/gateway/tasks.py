@@ -164,17 +164,15 @@ class Tasks:
         for tid in list(self._table):
             self.drop(tid)
 
-    def executes(self, task: Task, sequence: int, images: frozenset[tuple[int, int]] | None) -> None:
-        """The task is about to run another program: its memory, and its leader's, will be another (P94).
+    def executes(self, tid: int, tgid: int, sequence: int, images: frozenset[tuple[int, int]] | None) -> None:
+        """Thread `tid` of process `tgid` is about to run another program: its memory, and its leader's, will be another (P94).
 
         `images` are the (device, inode) of which one must run then (None: cannot be told); `sequence` is its record.
         """
-        tgid = task.tgid
-        self.drop(task.tid)
+        self.drop(tid)
         self.drop(tgid)
-        self._started.append((task.tid, tgid, sequence, images))
-        self._awaited.add(task.tid)
-        self._awaited.add(tgid)
+        self._started.append((tid, tgid, sequence, images))
+        self._awaited.update((tid, tgid))
 
     def _verify(self, tid: int, link: bytes) -> None:
         """Compare what runs now with what was judged. Raises Impostor."""

@@ -174,7 +174,7 @@ class Authority:
                 name = self._aliases.protected_name(found, effect)
             except TooMany:
                 return Decision(
-                    CONFIRM, None, "it has other names, and those of the protected files are too many to look up"
+                    CONFIRM, None, "it has other names, and those of the protected files cannot be looked up"
                 )
             decision = self._stricter(task, decision, effect, name, target)
         place = self._aliases.protected_place(target.path)
