@@ -160,7 +160,7 @@ class Engine:
                     self._tell_started()
                 if identity.changed:
                     identity.assume(identity.credentials(task))
-                if call == openat and hot_read(number, task, arguments):  # type: ignore[arg-type]
+                if call == openat and hot_read(number, task, arguments):
                     continue
                 answer = handlers[call](number, task, arguments)  # type: ignore[arg-type]
                 if answer is ANSWERED:

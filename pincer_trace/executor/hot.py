@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 
 from pincer_trace.executor.descriptors import OURS, STATUS, WALK
 from pincer_trace.executor.opens import EFFECTFUL, KNOWN, PLAIN
@@ -20,14 +21,19 @@ if TYPE_CHECKING:
     from pincer_trace.executor.context import Context
     from pincer_trace.gateway.tasks import Task
 
+_FILES = 20_000
 _PIN = os.O_PATH | os.O_CLOEXEC
 
 
-def hot_reader(c: Context) -> Callable[[int, Task, tuple[int, ...]], bool]:
+def hot_reader(c: Context) -> Callable[[int, Task, list[int]], bool]:
     """The hot path of openat: a plain read of a file or directory, or of a name that is not there. False: the long way.
 
     One flat function over local names, since every call and attribute costs here what a system call costs (DESIGN 9).
     It does exactly what `Opens` does for such an object, and leaves to it whatever is anything else.
+
+    An absolute path that led to a file, before the tree made any name that could be another kind of object, is opened
+    at once: an open for reading of a file is no effect, and what was opened is then judged like a pin. All other paths
+    are pinned first, since the mere open of a FIFO or a device is one.
     """
     pread, fstat, open_, close, fcntl_, readlink = os.pread, os.fstat, os.open, os.close, fcntl.fcntl, os.readlink
     setfl, cwd_register, cwd, walk_flags, nonblock = fcntl.F_SETFL, 0xFFFFFF9C, libc.AT_FDCWD, WALK, os.O_NONBLOCK
@@ -38,26 +44,44 @@ def hot_reader(c: Context) -> Callable[[int, Task, tuple[int, ...]], bool]:
     inject, respond = c.listener.inject, c.listener.respond
     hot, count, admit, names, numbers = reads.hot, reads.count, reads.admit, c.resolver.names, c.resolver.numbers
     shared, enoent, effectful, plain = tasks.shared_cwd, errno.ENOENT, EFFECTFUL | os.O_NOFOLLOW, PLAIN
+    known_flags, files, regular = KNOWN, reads.files, stat.S_IFREG
 
-    known = KNOWN
-
-    def read(identity: int, task: Task, a: tuple[int, ...]) -> bool:
-        flags = a[2] & known
+    def read(identity: int, task: Task, a: list[int]) -> bool:
+        flags = a[2] & known_flags
         if flags & effectful:
             return False
         try:
             data = pread(task.mem, 256, a[1])
         except (OSError, OverflowError):
             return False
-        if data[:1] == b"/":
+        end = data.find(0)
+        if end <= 0:
+            return False
+        absolute = data[0] == 0x2F
+        if absolute:
             base = cwd
+            path = data[:end]
+            if path in files:
+                opened = syscall(openat2_number, cwd, data, how(flags | OURS), size)
+                if opened >= 0:
+                    found = fstat(opened)
+                    entry = hot.get((task.executable_id, found.st_dev, found.st_ino, found.st_ctime_ns))
+                    if entry is not None:
+                        try:
+                            if not flags & nonblock:
+                                fcntl_(opened, setfl, flags & STATUS)
+                            number = inject(identity, opened, flags & os.O_CLOEXEC)
+                        finally:
+                            close(opened)
+                        respond(identity, number)
+                        count(entry)
+                        return True
+                    close(opened)
+                files.discard(path)
         else:
             base = task.cwd
             if base < 0 or shared or a[0] & 0xFFFFFFFF != cwd_register:
                 return False
-        end = data.find(0)
-        if end <= 0:
-            return False
         pin = syscall(openat2_number, base, data, pins[flags & walk_flags], size)
         if pin < 0:
             # Not there, by a walk that met no link and no procfs: then it is not there for the worker either.
@@ -81,8 +105,10 @@ def hot_reader(c: Context) -> Callable[[int, Task, tuple[int, ...]], bool]:
             if entry is None:
                 if found.st_mode & 0o170000 not in plain:
                     return False
-                path = readlink(numbers[pin], dir_fd=names)
-                entry = admit(task, Target(live_name(path, found), descriptor=pin, found=found), found)
+                name = readlink(numbers[pin], dir_fd=names)
+                entry = admit(task, Target(live_name(name, found), descriptor=pin, found=found), found)
+            elif absolute and found.st_mode & 0o170000 == regular and len(files) < _FILES:
+                files.add(path)
             opened = open_(numbers[pin], flags | OURS, dir_fd=names)
             if not flags & nonblock:
                 fcntl_(opened, setfl, flags & STATUS)

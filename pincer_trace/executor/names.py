@@ -124,6 +124,7 @@ class Names:
             decision = c.authority.demand(task, effect, target)
             c.identity.take_mask(c.tasks, task)
             sequence = c.authority.intend(task, effect, target, decision)
+            c.reads.files.clear()
             with _Outcome(c, sequence):
                 os.mknod(name, mode & 0o177777, 0, dir_fd=parent)
                 c.provenance.note(parent, name)
@@ -147,6 +148,7 @@ class Names:
             if target.path in self._vacated:
                 c.authority.forbid(task, SYMLINK, target, _REPLACED)
             sequence = c.authority.intend(task, SYMLINK, target, decision, {"to": os.fsdecode(text)})
+            c.reads.files.clear()
             with _Outcome(c, sequence):
                 os.symlink(text, name, dir_fd=parent)
                 c.provenance.note(parent, name)
@@ -188,6 +190,8 @@ class Names:
             if stat.S_ISLNK(found.st_mode):
                 c.authority.demand_link(task, LINK, target)
             sequence = c.authority.intend(task, LINK, target, decision, extra)
+            if not stat.S_ISREG(found.st_mode):
+                c.reads.files.clear()
             with _Outcome(c, sequence):
                 if stat.S_ISLNK(found.st_mode):
                     source_parent, source_name = self._parent(task, olddirfd, old)
@@ -300,7 +304,7 @@ class Names:
                     c.provenance.keep(goal, goal_name)
                 if replaced is not None and not flags & _EXCHANGE:
                     c.provenance.forget(replaced)
-                if any(stat.S_ISDIR(what.st_mode) for _, _, what in ends):
+                if not all(stat.S_ISREG(what.st_mode) for _, _, what in ends):
                     c.reads.moved()
             return 0
         finally:

@@ -240,10 +240,13 @@ class Opens:
             name = os.readlink(b"/sys/dev/char/%d:%d" % (major, minor)).rpartition(b"/")[2]
             name = b"/dev/" + name
         opened = os.open(name, (flags & ~WALK) | OURS)
-        if os.fstat(opened).st_rdev != device:
+        try:
+            if os.fstat(opened).st_rdev != device:
+                raise OSError(errno.ENXIO, "/dev/tty")
+        except BaseException:
             os.close(opened)
-            raise OSError(errno.ENXIO, "/dev/tty")
-        self._give(identity, opened, flags)
+            raise
+        give(self._c, identity, opened, flags)
         return ANSWERED
 
     # -- writing and creating --------------------------------------------------------------------------------
@@ -364,9 +367,6 @@ class Opens:
     def _settle(self, sequence: int | None, error: int) -> None:
         if sequence is not None:
             self._c.authority.done(sequence, error)
-
-    def _give(self, identity: int, opened: int, flags: int) -> None:
-        give(self._c, identity, opened, flags)
 
     def _open_or_create(
         self, identity: int, task: Task, dirfd: int, path: bytes, flags: int, mode: int, resolve: int
@@ -502,11 +502,15 @@ class Opens:
             except OSError as error:
                 self._settle(sequence, error.errno or errno.EIO)
                 raise
-            c.provenance.note_nameless(opened)
-            self._settle(sequence, 0)
         finally:
             os.close(pin)
-        self._give(identity, opened, flags)
+        try:
+            there = self._inject(identity, opened, flags, sequence)
+            c.provenance.note_nameless(opened)
+        finally:
+            os.close(opened)
+        self._settle(sequence, 0)
+        c.listener.respond(identity, there)
         return ANSWERED
 
 

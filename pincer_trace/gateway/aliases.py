@@ -41,7 +41,7 @@ class Aliases:
         self._profile = profile
         self.moved = self._links()
         self._reals = tuple(real for real, _ in self.moved)
-        self._known: dict[bool, dict[tuple[int, int], bytes]] = {}
+        self._known: dict[bool, dict[tuple[int, int], bytes] | None] = {}
         self._looked = 0
 
     def protected_name(self, found: os.stat_result, effect: str) -> bytes | None:
@@ -49,10 +49,11 @@ class Aliases:
         if not stat.S_ISREG(found.st_mode):
             return None
         reads = effect == READ
-        known = self._known.get(reads)
-        if known is None:  # the secrets are few; all that is closed to changes may take a second, once
-            known = self._known[reads] = self._scan(frozenset({READ}) if reads else CHANGES)
-        if self._looked >= _LIMIT:
+        if reads not in self._known:  # the secrets are few; all that is closed to changes may take a second, once
+            self._known[reads] = None  # until the scan has come to its end
+            self._known[reads] = self._scan(frozenset({READ}) if reads else CHANGES)
+        known = self._known[reads]
+        if known is None or self._looked >= _LIMIT:
             raise TooMany
         return known.get((found.st_dev, found.st_ino))
 

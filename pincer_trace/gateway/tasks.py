@@ -165,7 +165,7 @@ class Tasks:
             self.drop(tid)
 
     def executes(self, tid: int, tgid: int, sequence: int, images: frozenset[tuple[int, int]] | None) -> None:
-        """Thread `tid` of process `tgid` is about to run another program: its memory, and its leader's, will be another (P94).
+        """Thread `tid` of `tgid` is about to run another program: its memory, and its leader's, will be another (P94).
 
         `images` are the (device, inode) of which one must run then (None: cannot be told); `sequence` is its record.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 
@@ -18,6 +19,8 @@ class Status:
         for line in text.split(b"\n"):
             key, _, value = line.partition(b":")
             fields[key] = value
+        if b"Umask" not in fields:  # it has given up its directories: it is dying
+            raise ProcessLookupError(errno.ESRCH, "dying")
         self.tgid = int(fields[b"Tgid"])
         self.parent = int(fields[b"PPid"])
         self.umask = int(fields[b"Umask"], 8)
@@ -48,7 +51,7 @@ def read(path: str) -> bytes:
 
 
 def status(tid: int) -> Status:
-    """Raises OSError when the task is gone, ValueError or KeyError when the kernel's answer is not understood."""
+    """Raises OSError when the task is gone or dying, ValueError or KeyError when the answer is not understood."""
     return Status(read(f"/proc/{tid}/status"))
 
 

@@ -47,6 +47,7 @@ class Reads:
         self._authority = authority
         self._ledger = ledger
         self.hot: dict[tuple[int, int, int, int], Entry] = {}
+        self.files: set[bytes] = set()  # absolute paths that lead to files, while the tree makes no other kind of name
         self._entries: dict[tuple[int, bytes, int, int], Entry] = {}
         self._dirty: list[Entry] = []
         self._waiting: list[Entry] = []
@@ -80,6 +81,7 @@ class Reads:
     def moved(self) -> None:
         """A directory got another name: what lies below must be named anew."""
         self.hot.clear()
+        self.files.clear()
 
     def _retire(self) -> None:
         self._retired += self._entries.values()
