@@ -225,17 +225,17 @@ class Attributes:
             raise OSError(errno.ERANGE, "name")
         return name
 
-    def _attribute_value(self, task: Task, address: int, size: int, flags: int) -> bytes:
-        if flags & ~3:
-            raise OSError(errno.EINVAL, "flags")
+    def _attribute_value(self, task: Task, address: int, size: int) -> bytes:
         if size > _XATTR_SIZE:
             raise OSError(errno.E2BIG, "value")
         return self._c.tasks.read_bytes(task, address, size) if size else b""
 
     def _setxattr(self, task: Task, a: tuple[int, ...], *, follow: bool) -> int:
         flags = a[4] & 0xFFFFFFFF
+        if flags & ~3:
+            raise OSError(errno.EINVAL, "flags")
         name = self._attribute_name(task, a[1])
-        value = self._attribute_value(task, a[2], a[3], flags)
+        value = self._attribute_value(task, a[2], a[3])
 
         def act(pin: int, found: os.stat_result) -> None:
             _no_link(found)
@@ -245,8 +245,10 @@ class Attributes:
 
     def _fsetxattr(self, _identity: int, task: Task, a: tuple[int, ...]) -> int:
         flags = a[4] & 0xFFFFFFFF
+        if flags & ~3:
+            raise OSError(errno.EINVAL, "flags")
         name = self._attribute_name(task, a[1])
-        value = self._attribute_value(task, a[2], a[3], flags)
+        value = self._attribute_value(task, a[2], a[3])
         return self._on_descriptor(task, a[0], XATTR, lambda d: os.setxattr(d, name, value, flags))
 
     def _removexattr(self, task: Task, a: tuple[int, ...], *, follow: bool) -> int:

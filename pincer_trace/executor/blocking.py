@@ -121,10 +121,12 @@ class BlockingOpens:
                 pass
         finally:
             held.finished = True
-            if not held.answered:
-                self._listener.respond(held.identity, error=error or errno.EACCES)
+            try:
                 if held.sequence is not None:
                     self._ledger.outcome(held.sequence, errno.EINTR if error == ERESTARTSYS else error)
+            finally:
+                if not held.answered:
+                    self._listener.respond(held.identity, error=error or errno.EACCES)
             os.close(held.descriptor)
             with self._lock:
                 self._held.discard(held)

@@ -12,6 +12,7 @@ import os
 import stat
 
 from pincer_trace.effects import CREATE, LINK, MKDIR, MKNOD, READ, RENAME, RMDIR, SYMLINK, UNLINK, WRITE
+from pincer_trace.executor.context import Outcome
 from pincer_trace.gateway.gitconfig import ConfigWitness
 from pincer_trace.gateway.resolve import join, live_name
 from pincer_trace.kernel import libc
@@ -95,7 +96,7 @@ class Names:
             decision = c.authority.demand(task, MKDIR, target)
             c.identity.take_mask(c.tasks, task)
             sequence = c.authority.intend(task, MKDIR, target, decision)
-            with _Outcome(c, sequence):
+            with Outcome(c, sequence):
                 os.mkdir(name, mode & 0o7777, dir_fd=parent)
                 if target.path not in self._vacated:
                     c.provenance.note(parent, name)
@@ -125,7 +126,7 @@ class Names:
             c.identity.take_mask(c.tasks, task)
             sequence = c.authority.intend(task, effect, target, decision)
             c.reads.files.clear()
-            with _Outcome(c, sequence):
+            with Outcome(c, sequence):
                 os.mknod(name, mode & 0o177777, 0, dir_fd=parent)
                 c.provenance.note(parent, name)
             return 0
@@ -149,7 +150,7 @@ class Names:
                 c.authority.forbid(task, SYMLINK, target, _REPLACED)
             sequence = c.authority.intend(task, SYMLINK, target, decision, {"to": os.fsdecode(text)})
             c.reads.files.clear()
-            with _Outcome(c, sequence):
+            with Outcome(c, sequence):
                 os.symlink(text, name, dir_fd=parent)
                 c.provenance.note(parent, name)
             return 0
@@ -181,9 +182,11 @@ class Names:
                 raise OSError(errno.EXDEV, "link")
             target = self._target(parent, name, found)
             extra: dict[str, object] = {}
+            own = c.provenance.holds(source)
             if found.st_nlink:
                 source_target = Target(live_name(c.resolver.path_of(source), found), descriptor=source, found=found)
                 extra["from"] = os.fsdecode(source_target.path)
+                own = own or c.authority.is_own(source_target)
                 for effect in (READ, WRITE, LINK):  # as if opened with the widest access (P28)
                     c.authority.demand(task, effect, source_target)
             decision = c.authority.demand(task, LINK, target)
@@ -192,8 +195,10 @@ class Names:
             sequence = c.authority.intend(task, LINK, target, decision, extra)
             if not stat.S_ISREG(found.st_mode):
                 c.reads.files.clear()
-            with _Outcome(c, sequence):
-                if stat.S_ISLNK(found.st_mode):
+            with Outcome(c, sequence):
+                if stat.S_ISLNK(found.st_mode) and not source_path:
+                    libc.linkat(source, b"", parent, name, libc.AT_EMPTY_PATH)
+                elif stat.S_ISLNK(found.st_mode):
                     source_parent, source_name = self._parent(task, olddirfd, old)
                     held = os.stat(source_name, dir_fd=source_parent, follow_symlinks=False)
                     if (held.st_dev, held.st_ino) != (found.st_dev, found.st_ino):
@@ -202,7 +207,7 @@ class Names:
                 else:
                     number = c.resolver.number(source)
                     libc.linkat(c.resolver.names, number, parent, name, libc.AT_SYMLINK_FOLLOW)
-                if c.provenance.holds(source):
+                if own:
                     c.provenance.keep(parent, name)
             return 0
         finally:
@@ -237,7 +242,7 @@ class Names:
                 self._vacate(target)
             decision = c.authority.demand(task, effect, target)
             sequence = c.authority.intend(task, effect, target, decision)
-            with _Outcome(c, sequence):
+            with Outcome(c, sequence):
                 _remove(parent, name, directory)
                 c.provenance.forget(found)
             return 0
@@ -293,9 +298,9 @@ class Names:
                 if stat.S_ISDIR(what.st_mode):
                     self._vacate(here)
             sequence = c.authority.intend(task, RENAME, origin, decision, {"to": os.fsdecode(destination.path)})
-            with _Outcome(c, sequence):
+            with Outcome(c, sequence):
                 leaves = not os.path.samestat(os.fstat(source), os.fstat(goal))
-                owned = leaves and c.provenance.covers(source, 0, origin.path.count(b"/"))
+                owned = leaves and c.authority.is_own(origin)
                 if flags:
                     libc.renameat2(source, source_name, goal, goal_name, flags)
                 else:
@@ -421,25 +426,6 @@ class Names:
         finally:
             for directory, _ in pending:
                 os.close(directory)
-
-
-class _Outcome:
-    """Between the intent and its outcome: whatever happens, the ledger hears of it."""
-
-    __slots__ = ("_context", "_sequence")
-
-    def __init__(self, context: Context, sequence: int) -> None:
-        self._context = context
-        self._sequence = sequence
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        number = 0
-        if error is not None:
-            number = (error.errno or errno.EIO) if isinstance(error, OSError) else errno.EIO
-        self._context.authority.done(self._sequence, number)
 
 
 def _look(parent: int, name: bytes) -> os.stat_result | None:

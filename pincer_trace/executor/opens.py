@@ -12,12 +12,12 @@ import stat
 
 from pincer_trace.effects import CREATE, READ, TRUNCATE, WRITE
 from pincer_trace.executor import namespaces
-from pincer_trace.executor.context import ANSWERED
+from pincer_trace.executor.context import ANSWERED, Outcome
 from pincer_trace.executor.descriptors import OURS, WALK, covers, give, place
-from pincer_trace.gateway.resolve import Forbidden, join, live_name, process_of
+from pincer_trace.gateway.resolve import Forbidden, join, live_name, process_of, stat_or_close
 from pincer_trace.kernel import libc, procfs
 from pincer_trace.kernel.libc import how, openat2
-from pincer_trace.kernel.notify import Continue, Gone
+from pincer_trace.kernel.notify import Continue
 from pincer_trace.profile import ALLOW, Decision
 from pincer_trace.twin.authority import Target
 
@@ -159,7 +159,7 @@ class Opens:
                     raise
                 return pin, -1
             pin, held = resolver.pin_from(task, base, path, self._pins[walk], not walk & os.O_NOFOLLOW)
-            if walk & os.O_DIRECTORY and not stat.S_ISDIR(os.fstat(pin).st_mode):
+            if walk & os.O_DIRECTORY and not stat.S_ISDIR(stat_or_close(pin).st_mode):
                 os.close(pin)
                 raise OSError(errno.ENOTDIR, path)
             return pin, held
@@ -315,26 +315,26 @@ class Opens:
         empties = regular and bool(flags & os.O_TRUNC) and flags & os.O_ACCMODE in (os.O_WRONLY, os.O_RDWR)
         if empties:
             wanted &= ~os.O_TRUNC
-        try:
-            if c.resolver.in_procfs(found.st_dev):
-                opened = self._open_procfs(task, pin, number, wanted)
-            else:
-                opened = os.open(number, wanted, dir_fd=self._names)
-        except OSError as error:
-            if error.errno == errno.EAGAIN and regular and not flags & os.O_NONBLOCK:
+        with Outcome(c, sequence) as outcome:
+            try:
+                if c.resolver.in_procfs(found.st_dev):
+                    opened = self._open_procfs(task, pin, number, wanted)
+                else:
+                    opened = os.open(number, wanted, dir_fd=self._names)
+            except BlockingIOError:
+                if not regular or flags & os.O_NONBLOCK:
+                    raise
                 c.blocking.start(identity, task, os.dup(pin), flags & ~(os.O_CREAT | os.O_EXCL | WALK), sequence)
-                return ANSWERED  # a lease on it (P73)
-            self._settle(sequence, error.errno or errno.EIO)
-            raise
-        try:
-            if found.st_rdev == _PTMX and stat.S_ISCHR(found.st_mode):
-                c.terminals.note(opened)
-            there = self._inject(identity, opened, flags, sequence)
-            if empties:
-                self._empty(opened, sequence)
-        finally:
-            os.close(opened)
-        self._settle(sequence, 0)
+                outcome.leave_open()
+                return ANSWERED  # a lease on it: waited for elsewhere (P73)
+            try:
+                if found.st_rdev == _PTMX and stat.S_ISCHR(found.st_mode):
+                    c.terminals.note(opened)
+                there = place(c, identity, opened, flags)
+                if empties:
+                    os.ftruncate(opened, 0)
+            finally:
+                os.close(opened)
         c.listener.respond(identity, there)
         return ANSWERED
 
@@ -345,28 +345,6 @@ class Opens:
         if path.rpartition(b"/")[2] in namespaces.MAPS and not c.identity.shares_namespace(task):
             return namespaces.open_inside(task.tid, path, wanted)
         return c.identity.without_trace(lambda: os.open(number, wanted, dir_fd=self._names))
-
-    def _inject(self, identity: int, opened: int, flags: int, sequence: int | None) -> int:
-        """The descriptor's number in the worker; the call stays paused. On a failure the outcome is recorded."""
-        try:
-            return place(self._c, identity, opened, flags)
-        except OSError as error:
-            self._settle(sequence, error.errno or errno.EMFILE)
-            raise
-        except Gone:
-            self._settle(sequence, errno.ESRCH)
-            raise
-
-    def _empty(self, opened: int, sequence: int | None) -> None:
-        try:
-            os.ftruncate(opened, 0)
-        except OSError as error:
-            self._settle(sequence, error.errno or errno.EIO)
-            raise
-
-    def _settle(self, sequence: int | None, error: int) -> None:
-        if sequence is not None:
-            self._c.authority.done(sequence, error)
 
     def _open_or_create(
         self, identity: int, task: Task, dirfd: int, path: bytes, flags: int, mode: int, resolve: int
@@ -467,24 +445,25 @@ class Opens:
         sequence = c.authority.intend(task, CREATE, target, decision)
         wanted = flags | os.O_EXCL | OURS  # O_EXCL follows no link
         try:
-            opened = os.open(name, wanted, mode, dir_fd=parent)
-        except OSError as error:
-            self._settle(sequence, error.errno or errno.EIO)
-            if error.errno == errno.EEXIST and not flags & os.O_EXCL:
-                return None
-            raise
-        try:
-            c.provenance.note_descriptor(opened, parent)
-            try:
-                there = self._inject(identity, opened, flags, sequence)
-            except (OSError, Gone):
-                _undo(parent, name, opened)
+            with Outcome(c, sequence):
+                opened = os.open(name, wanted, mode, dir_fd=parent)
+                try:
+                    there = self._place_new(identity, opened, flags, parent)
+                except BaseException:
+                    _undo(parent, name, opened)
+                    raise
+                finally:
+                    os.close(opened)
+        except FileExistsError:
+            if flags & os.O_EXCL:
                 raise
-        finally:
-            os.close(opened)
-        self._settle(sequence, 0)
+            return None
         c.listener.respond(identity, there)
         return ANSWERED
+
+    def _place_new(self, identity: int, opened: int, flags: int, parent: int) -> int:
+        self._c.provenance.note_descriptor(opened, parent)
+        return place(self._c, identity, opened, flags)
 
     def _nameless_file(
         self, identity: int, task: Task, dirfd: int, path: bytes, flags: int, mode: int, resolve: int
@@ -497,19 +476,15 @@ class Opens:
             decision = c.authority.demand(task, CREATE, target)
             c.identity.take_mask(c.tasks, task)
             sequence = c.authority.intend(task, CREATE, target, decision)
-            try:
+            with Outcome(c, sequence):
                 opened = os.open(b".", flags & ~os.O_NOFOLLOW | OURS, mode, dir_fd=pin)
-            except OSError as error:
-                self._settle(sequence, error.errno or errno.EIO)
-                raise
+                try:
+                    there = place(c, identity, opened, flags)
+                    c.provenance.note_nameless(opened)
+                finally:
+                    os.close(opened)
         finally:
             os.close(pin)
-        try:
-            there = self._inject(identity, opened, flags, sequence)
-            c.provenance.note_nameless(opened)
-        finally:
-            os.close(opened)
-        self._settle(sequence, 0)
         c.listener.respond(identity, there)
         return ANSWERED
 

@@ -103,8 +103,11 @@ class Provenance:
                 if level >= skip and self.holds(here):
                     return True
                 above = os.open("..", os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY, dir_fd=here)
+                root = os.path.samestat(os.fstat(above), os.fstat(here))
                 os.close(here)
                 here = above
+                if root:
+                    return False
             return False
         finally:
             os.close(here)

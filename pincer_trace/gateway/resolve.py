@@ -127,12 +127,7 @@ class Resolver:
             if error.errno == errno.ELOOP or (error.errno == errno.ENOENT and self._by_link_or_procfs(base, path)):
                 return self.walk(task, base, path, follow=follow)
             raise
-        try:
-            ours = os.fstat(pinned).st_dev in self.procfs
-        except BaseException:
-            os.close(pinned)
-            raise
-        if ours:
+        if stat_or_close(pinned).st_dev in self.procfs:
             os.close(pinned)
             return self.walk(task, base, path, follow=follow)
         return pinned, -1
@@ -191,7 +186,7 @@ class Resolver:
                     continue
                 final = not any(pending)
                 following = openat2(current, name, _PIN_NOFOLLOW)
-                found = os.fstat(following)
+                found = stat_or_close(following)
                 if stat.S_ISLNK(found.st_mode) and (follow or trailing or not final):
                     links += 1
                     try:
@@ -275,6 +270,15 @@ class Resolver:
         if shown and not writes:
             return
         raise Forbidden(path, "it belongs to a process outside of the tree")
+
+
+def stat_or_close(descriptor: int) -> os.stat_result:
+    """Fstat of a descriptor that was just opened, which is not left behind when that fails."""
+    try:
+        return os.fstat(descriptor)
+    except BaseException:
+        os.close(descriptor)
+        raise
 
 
 def process_of(path: bytes) -> int | None:

@@ -1,4 +1,4 @@
-"""The scripted kernel: `FakeListener` in the place of `kernel.notify.Listener`, and `Bench`, which runs the engine on it.
+"""The scripted kernel: `FakeListener` in the place of `kernel.notify.Listener`, and `Bench`, an engine that runs on it.
 
 The calling process plays the worker of its own calls: a path argument is the address of a buffer in it, its directory
 and descriptors are the worker's, and an injected descriptor arrives in its table. So the stages, the files and

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pincer_trace.ledger import Ledger
     from pincer_trace.profile import Profile
 
+_ALL_LEVELS = 4096  # up to the root
 NOBODY_TO_ASK = "needs a confirmation, and nobody can be asked in this run"
 
 
@@ -96,8 +97,10 @@ class EffectFacts(Facts):
             return False
         if target.descriptor >= 0 and self._provenance.holds(target.descriptor):
             return True
-        parent, name = target.moved or (target.parent, target.name)
-        return parent >= 0 and bool(name) and self._provenance.holds_entry(parent, name)
+        if target.moved is not None:
+            parent, name = target.moved
+            return self._provenance.holds_entry(parent, name) or self._provenance.covers(parent, 0, _ALL_LEVELS)
+        return target.parent >= 0 and bool(target.name) and self._provenance.holds_entry(target.parent, target.name)
 
     def directory_created_by_tree(self, directory: bytes, below: bytes) -> bool:
         """Climbs from the pinned parent, never by name: `directory` tells only how far up to begin."""
@@ -132,14 +135,16 @@ class EffectFacts(Facts):
             parent = os.open(directory or b"/", os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW)
         except OSError:
             return -1
+        same = False
         try:
             held, pinned = os.stat(name, dir_fd=parent, follow_symlinks=False), os.fstat(target.descriptor)
-            if (held.st_dev, held.st_ino) == (pinned.st_dev, pinned.st_ino):
-                return parent
+            same = os.path.samestat(held, pinned)
         except OSError:
             pass
-        os.close(parent)
-        return -1
+        finally:
+            if not same:
+                os.close(parent)
+        return parent if same else -1
 
     def git_config_changes(self) -> frozenset[str] | None:
         return self._witness.changes() if self._witness is not None else None
@@ -179,6 +184,10 @@ class Authority:
             decision = self._stricter(task, decision, effect, name, target)
         place = self._aliases.protected_place(target.path)
         return decision if place is None else self._stricter(task, decision, effect, place, target)
+
+    def is_own(self, target: Target) -> bool:
+        """Whether the tree made this object, or a directory above it."""
+        return EffectFacts(self._profile, self._provenance, target, b"").created_by_tree(b"/")
 
     def is_free(self, target: Target) -> bool:
         """Whether every file effect on it is allowed, so that a call with several need not ask for each."""

@@ -100,22 +100,12 @@ class Reads:
         self._report([*self._retired, *self._entries.values()])
 
     def _report(self, entries: list[Entry]) -> None:
-        rows = []
-        for entry in entries:
-            count = entry.count
-            if count > entry.reported:
-                rows.append(
-                    (
-                        entry.executable,
-                        entry.path,
-                        entry.dev,
-                        entry.ino,
-                        count - entry.reported,
-                        entry.first,
-                        entry.rule,
-                    )
-                )
-                self.total += count - entry.reported
-                entry.reported = count
-        if rows:
-            self._ledger.reads(rows)
+        counted = [(entry, entry.count) for entry in entries if entry.count > entry.reported]
+        if not counted:
+            return
+        self._ledger.reads(
+            (e.executable, e.path, e.dev, e.ino, count - e.reported, e.first, e.rule) for e, count in counted
+        )
+        for entry, count in counted:  # only now: a count that a full log did not take is told later
+            self.total += count - entry.reported
+            entry.reported = count

@@ -148,10 +148,17 @@ REFUSED = {
 # Steps whose failure the engine may take for an answer: what is then believed is the stricter thing, as said there.
 FORGIVEN = frozenset(
     {
+        "twin.authority._parent_of_file: open",  # provenance is not known, so it is not the tree's own
+        "twin.authority._parent_of_file: stat",
+        "twin.authority._parent_of_file: fstat",
+        "gateway.provenance.holds_entry: open",
         "gateway.tasks._open: readlink",  # the executable has no label, so no rule for it allows anything
         "gateway.tasks.descriptor: syscall",  # how the caller holds an object: not at all
         "gateway.resolve._follow: syscall",  # a link is read instead of jumped through
         "gateway.provenance.note: stat",  # what was made does not count as the tree's own
+        "gateway.provenance.holds_entry: open",  # nor does what cannot be looked at
+        "twin.authority._parent_of_file: open", "twin.authority._parent_of_file: stat",
+        "twin.authority._parent_of_file: fstat",
         "twin.authority._is_old: syscall",  # an object counts as old, so its other names are looked up
         "executor.hot.read: pread", "executor.hot.read: syscall",  # the long way does it again
         "gateway.resolve.is_ours: open", "gateway.resolve.is_ours: read",  # the process counts as another's

@@ -311,8 +311,10 @@ def test_p96_a_waiting_open_that_fails_is_answered(bench, method, error):
 # -- the descriptor that arrives -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("flags", [RDONLY, WRONLY, RDWR, RDWR | os.O_APPEND, RDONLY | os.O_NONBLOCK, WRONLY | TRUNC,
-                                   RDONLY | CREAT, RDWR | CREAT, RDWR | os.O_CLOEXEC, RDONLY | os.O_DIRECTORY])  # fmt: skip
+@pytest.mark.parametrize(
+    "flags", [RDONLY, WRONLY, RDWR, RDWR | os.O_APPEND, RDONLY | os.O_NONBLOCK, WRONLY | TRUNC, RDONLY | CREAT,
+              RDWR | CREAT, RDWR | os.O_CLOEXEC, RDONLY | os.O_DIRECTORY]
+)  # fmt: skip
 @pytest.mark.parametrize("name", [b"file", b"link", b"dir", b"absent", b"dangling", b"dir/", b"file/", b"dir/inner/.."])
 def test_p11_flags_and_errno_are_the_native_ones(bench, work, populated, name, flags):
     import fcntl

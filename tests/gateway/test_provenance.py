@@ -51,9 +51,11 @@ def test_own_from_creation_to_removal(bench, call):
 
 def test_a_strangers_file_is_not_own(bench):
     assert not own(bench, "shared/foreign")
-    for call in (("unlink", b"shared/foreign"), ("rename", b"shared/foreign", b"shared/x"), ("chmod", b"shared/foreign", 0),
-                 ("link", b"shared/foreign", b"shared/x"), ("truncate", b"shared/foreign", 0),
-                 ("link", b"shared/foreign", b"taken")):  # fmt: skip
+    for call in (
+        ("unlink", b"shared/foreign"), ("rename", b"shared/foreign", b"shared/x"), ("chmod", b"shared/foreign", 0),
+        ("link", b"shared/foreign", b"shared/x"), ("truncate", b"shared/foreign", 0),
+        ("link", b"shared/foreign", b"taken"),
+    ):  # fmt: skip
         assert bench.call(*call).error == errno.EACCES, call
 
 

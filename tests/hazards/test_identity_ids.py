@@ -88,7 +88,13 @@ def test_p18_a_user_namespace_gives_no_rights_outside_of_it(runner: support.Runn
             os.chown(runner.work / "locked", 12345, 12345)
         (runner.work / "locked").chmod(0o700)
         done = run(
-            ["unshare", "-Ur", "sh", "-c", "touch x; mkdir d; id -u; touch locked/y; chown 1 x; chmod 4755 x; ls -ln x"]
+            [
+                "unshare",
+                "-Ur",
+                "sh",
+                "-c",
+                "touch x; mkdir d; id -u; touch locked/y; chown 1 x; chmod 4755 x; stat -c '%a %u' x",
+            ]
         )
         found.append((done.out, support.snapshot(runner.work)))
     assert found[0] == found[1]

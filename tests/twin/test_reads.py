@@ -1,0 +1,242 @@
+"""Allowed reads: judged once an object, counted exactly, and judged anew when the object or its name changes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+
+AT = -100
+
+
+def read(bench, name: bytes, flags: int = os.O_RDONLY):
+    answer = bench.call("openat", AT, name, flags, 0)
+    answer.close()
+    return answer
+
+
+def counts(bench) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for record in bench.records("reads"):
+        name = os.path.relpath(str(record["path"]))
+        found[name] = found.get(name, 0) + int(record["count"])
+    return found
+
+
+def judged(bench, monkeypatch) -> list[str]:
+    """The paths that are judged from now on."""
+    paths: list[str] = []
+    real = bench.authority.demand
+
+    def demand(task, effect, target, *rest):
+        paths.append(os.path.relpath(os.fsdecode(target.path)))
+        return real(task, effect, target, *rest)
+
+    monkeypatch.setattr(bench.authority, "demand", demand)
+    return paths
+
+
+def test_each_read_is_counted_once(bench):
+    for name, times in ((b"file", 5), (b"link", 2), (b"dir/inner", 3), (b"dir", 1)):
+        for _ in range(times):
+            assert read(bench, name).succeeded
+    read(bench, b"absent")
+    bench.reads.finish()
+    assert counts(bench) == {"file": 7, "dir/inner": 3, "dir": 1}
+    assert bench.reads.total == 11
+    assert bench.session.ledger.counts()["reads"] == 11
+
+
+def test_flushes_record_what_is_new_and_no_more(bench):
+    reads = bench.reads
+    read(bench, b"file")
+    reads.flush()  # a late count goes with the next one
+    reads.flush()
+    assert counts(bench) == {"file": 1}
+    reads.flush()
+    reads.flush()
+    assert len(bench.records("reads")) == 1
+    read(bench, b"file")
+    read(bench, b"file")
+    reads.flush()
+    read(bench, b"file")
+    reads.flush()
+    reads.flush()
+    reads.finish()
+    assert counts(bench) == {"file": 4}
+
+
+def test_no_count_is_lost_beside_a_flusher(bench):
+    """The receiving thread counts while another flushes, as in a run."""
+    stop = threading.Event()
+
+    def flush() -> None:
+        while not stop.is_set():
+            bench.reads.flush()
+
+    thread = threading.Thread(target=flush)
+    thread.start()
+    try:
+        for _ in range(300):
+            read(bench, b"file")
+            read(bench, b"dir/inner")
+    finally:
+        stop.set()
+        thread.join()
+    bench.reads.finish()
+    assert counts(bench) == {"file": 300, "dir/inner": 300}
+
+
+def test_a_failed_injection_is_no_read(bench):
+    read(bench, b"file")
+    bench.listener.before("inject", OSError(errno.EMFILE, "scripted"))
+    assert read(bench, b"file").error == errno.EMFILE
+    bench.reads.finish()
+    assert counts(bench) == {"file": 1}
+
+
+def test_the_second_read_is_not_judged_again(bench, monkeypatch):
+    paths = judged(bench, monkeypatch)
+    for _ in range(3):
+        read(bench, b"file")
+    assert paths == ["file"]
+
+
+def test_what_changes_is_judged_anew(bench, monkeypatch):
+    paths = judged(bench, monkeypatch)
+    read(bench, b"file")
+    for change in (
+        lambda: os.chmod("file", 0o600),
+        lambda: os.link("file", "again"),
+        lambda: os.rename("file", "moved"),
+        lambda: os.rename("dir/inner", "moved"),
+    ):
+        paths.clear()
+        threading.Event().wait(0.006)  # the kernel's clock for times ticks each few milliseconds
+        change()
+        name = b"moved" if os.path.exists("moved") else b"file"
+        read(bench, name)
+        assert paths == [name.decode()]
+
+
+def test_a_file_moved_to_a_protected_place_is_refused(bench, monkeypatch):
+    """A rename changes the change time, so the warm entry does not answer for the new name."""
+    read(bench, b"file")
+    threading.Event().wait(0.006)
+    os.rename("file", "secret/file")
+    assert read(bench, b"secret/file").error == errno.EACCES
+    os.rename("secret/key", "key")
+    assert read(bench, b"key").succeeded
+    threading.Event().wait(0.006)
+    os.rename("key", "secret/key")
+    assert read(bench, b"secret/key").error == errno.EACCES
+
+
+def test_an_inode_that_comes_round_again_is_judged_anew(bench, monkeypatch):
+    read(bench, b"file")
+    number = os.stat("file").st_ino
+    paths = judged(bench, monkeypatch)
+    os.unlink("file")
+    threading.Event().wait(0.006)
+    for attempt in range(50):
+        name = f"secret/n{attempt}"
+        with open(name, "w"):
+            pass
+        if os.stat(name).st_ino == number:
+            break
+    assert read(bench, os.fsencode(name)).error == errno.EACCES
+    assert paths == [name]
+
+
+def test_a_directory_moved_by_us_is_named_anew(bench):
+    read(bench, b"dir/inner")
+    assert bench.call("rename", b"dir", b"moved").succeeded
+    read(bench, b"moved/inner")
+    bench.reads.finish()
+    assert counts(bench) == {"dir/inner": 1, "moved/inner": 1}
+
+
+def test_what_is_refused_is_refused_each_time_and_recorded(bench):
+    for _ in range(3):
+        assert read(bench, b"secret/key").error == errno.EACCES
+    assert len(bench.records("denied")) == 3
+    assert not bench.reads.hot
+
+
+def test_p14_fifos_and_devices_are_never_warm(bench):
+    writer = os.open("fifo", os.O_RDWR)
+    try:
+        assert read(bench, b"fifo").succeeded
+        assert read(bench, b"/dev/null").succeeded
+    finally:
+        os.close(writer)
+    assert not bench.reads.hot
+
+
+CONDITIONAL = """
+[[rule]]
+effects = ["read", "change"]
+paths = ["/**"]
+verdict = "deny"
+reason = "closed"
+
+[[rule]]
+effects = ["create"]
+paths = ["/**"]
+verdict = "allow"
+reason = "new things"
+
+[[rule]]
+effects = ["read"]
+paths = ["/**"]
+when = "own"
+verdict = "allow"
+reason = "own things"
+"""
+
+
+def test_a_read_by_a_condition_is_never_warm(make_bench, work):
+    """What makes it allowed can end without the object's change time telling."""
+    bench = make_bench(CONDITIONAL)
+    assert read(bench, b"file").error == errno.EACCES
+    assert bench.call("openat", AT, b"mine", os.O_WRONLY | os.O_CREAT, 0o644).succeeded
+    assert read(bench, b"mine").succeeded
+    assert not bench.reads.hot
+    bench.provenance._born.clear()
+    assert read(bench, b"mine").error == errno.EACCES
+
+
+def test_the_tables_are_bounded(bench, monkeypatch):
+    from pincer_trace.twin import reads
+
+    monkeypatch.setattr(reads, "_LIMIT", 10)
+    for number in range(35):
+        with open(f"dir/{number}", "w"):
+            pass
+        read(bench, b"dir/%d" % number)
+    assert len(bench.reads._entries) <= 10
+    assert len(bench.reads.hot) <= 11
+    bench.reads.flush()
+    bench.reads.finish()
+    assert counts(bench) == {f"dir/{number}": 1 for number in range(35)}
+
+
+def test_a_full_log_loses_no_count_for_good(bench, monkeypatch):
+    """What could not be written is reported once there is room again."""
+    import contextlib
+
+    from pincer_trace.ledger import LedgerFull
+
+    read(bench, b"file")
+    with monkeypatch.context() as patch:
+
+        def full(*_arguments):
+            raise LedgerFull(errno.ENOSPC)
+
+        patch.setattr(type(bench.session.ledger), "_append", full)
+        for _ in range(2):
+            with contextlib.suppress(LedgerFull):
+                bench.reads.flush()
+    read(bench, b"file")
+    bench.reads.finish()
+    assert counts(bench) == {"file": 2}
