@@ -168,6 +168,7 @@ class _Front:
         self._worker = -1  # a pidfd
         self._listener = -1
         self._pending = b""
+        self._early: list[int] = []
 
     def wait(self) -> int:
         """The exit status for our own caller."""
@@ -194,7 +195,13 @@ class _Front:
 
     def _signal(self, number: int, code: int) -> None:
         """What a process sent to us is meant for the worker; what the terminal sent, the worker has itself."""
-        if number not in _FORWARDED or self._worker < 0 or (code == _SI_KERNEL and self._runs()):
+        if number not in _FORWARDED:
+            return
+        if self._worker < 0:
+            if code != _SI_KERNEL:
+                self._early.append(number)  # the command is not known yet
+            return
+        if code == _SI_KERNEL and self._runs():
             return
         try:
             signal.pidfd_send_signal(self._worker, number)
@@ -218,6 +225,8 @@ class _Front:
             word, _, rest = line.partition(b" ")
             if word == b"worker":
                 self._worker = os.pidfd_open(int(rest))
+                for early in self._early:
+                    self._signal(early, 0)
             elif word == b"stopped":
                 self._stop(int(rest))
             elif word == b"failed":

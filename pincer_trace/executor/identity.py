@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # What a worker started as root keeps (KERNEL 2e): the file rights, and changing its ids. <linux/capability.h>
 CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, SETGID, SETUID, SETPCAP = 0, 1, 2, 3, 4, 6, 7, 8
-SYS_PTRACE = 19
+SYS_PTRACE, SETFCAP = 19, 31
 WORKER_CAPABILITIES = sum(
     1 << c for c in (CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, SETGID, SETUID, SETPCAP)
 )
@@ -108,6 +108,18 @@ class Identity:
             return act()
         effective = libc.get_capabilities()[0]
         libc.set_capabilities(effective & ~_ENGINE_EXTRA, self._permitted, 0)
+        try:
+            return act()
+        finally:
+            libc.set_capabilities(effective, self._permitted, 0)
+
+    def with_setfcap(self, act: Callable[[], int]) -> int:
+        """`act` with the right that mapping root into a user namespace takes, as a root of before Linux 5.12 had it.
+
+        It gives the worker nothing that it could use outside: file capabilities are set by us, without it.
+        """
+        effective = libc.get_capabilities()[0]
+        libc.set_capabilities((effective | 1 << SETFCAP) & self._permitted, self._permitted, 0)
         try:
             return act()
         finally:

@@ -181,6 +181,7 @@ class Names:
             if found.st_dev != os.fstat(parent).st_dev:
                 raise OSError(errno.EXDEV, "link")
             target = self._target(parent, name, found)
+            target.descriptor = source
             extra: dict[str, object] = {}
             own = c.provenance.holds(source)
             if found.st_nlink:

@@ -6,13 +6,33 @@ parent (user_namespaces(7)); ours is neither once namespaces nest (hazard P80). 
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 
 from pincer_trace.kernel import libc
 
 MAPS = frozenset({b"uid_map", b"gid_map", b"projid_map", b"setgroups"})
+_NS_GET_PARENT = 0xB702  # ioctl_ns(2)
 _CLONE_NEWUSER = 0x10000000
+
+
+def is_child_of_ours(tid: int) -> bool:
+    """Whether the user namespace of task `tid` was made in ours: then its maps may be written from here."""
+    try:
+        namespace = os.open(f"/proc/{tid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        parent = fcntl.ioctl(namespace, _NS_GET_PARENT)
+    except OSError:
+        return False
+    finally:
+        os.close(namespace)
+    try:
+        return os.path.samestat(os.fstat(parent), os.stat("/proc/self/ns/user"))
+    finally:
+        os.close(parent)
 
 
 def open_inside(tid: int, path: bytes, flags: int) -> int:

@@ -101,6 +101,8 @@ class Opens:
             raise OSError(errno.EINVAL, "open_how")
         if resolve & libc.RESOLVE_BENEATH and resolve & libc.RESOLVE_IN_ROOT:
             raise OSError(errno.EINVAL, "open_how")
+        if flags & _O_PATH and flags & ~(_O_PATH | _CLOEXEC | WALK):
+            raise OSError(errno.EINVAL, "O_PATH")
         if flags & _O_PATH:
             # The flags are in memory: continued, they could be flipped; and O_PATH cannot be injected (P12). Callers
             # of openat2 know kernels that lack it.
@@ -343,6 +345,8 @@ class Opens:
         c = self._c
         path = c.resolver.path_of(pin)
         if path.rpartition(b"/")[2] in namespaces.MAPS and not c.identity.shares_namespace(task):
+            if c.identity.privileged and namespaces.is_child_of_ours(task.tid):
+                return c.identity.with_setfcap(lambda: os.open(number, wanted, dir_fd=self._names))
             return namespaces.open_inside(task.tid, path, wanted)
         return c.identity.without_trace(lambda: os.open(number, wanted, dir_fd=self._names))
 
@@ -409,30 +413,41 @@ class Opens:
     def _create_restricted(
         self, identity: int, task: Task, dirfd: int, path: bytes, flags: int, mode: int, resolve: int
     ) -> object:
-        """openat2 with RESOLVE_* and O_CREAT: the kernel resolves what exists; a new name in a directory so found."""
-        if not path or path.endswith(b"/"):
-            raise OSError(errno.EISDIR if path else errno.ENOENT, path)
-        try:
-            walk = flags & WALK | (os.O_NOFOLLOW if flags & os.O_EXCL else 0)
-            pin, _ = self._pin(task, dirfd, path, walk, resolve)
-        except FileNotFoundError:
-            pass
-        else:
+        """openat2 with RESOLVE_* and O_CREAT: the kernel resolves what exists; a new name in a directory so found.
+
+        A link in the last place is followed by its text, from where it lies and under the same restrictions.
+        """
+        for _ in range(_MAX_LINKS):
+            if not path or path.endswith(b"/"):
+                raise OSError(errno.EISDIR if path else errno.ENOENT, path)
             try:
-                if flags & os.O_EXCL:
-                    raise OSError(errno.EEXIST, path)
-                return self._write_existing(identity, task, pin, flags)
+                walk = flags & WALK | (os.O_NOFOLLOW if flags & os.O_EXCL else 0)
+                pin, _ = self._pin(task, dirfd, path, walk, resolve)
+            except FileNotFoundError:
+                pass
+            else:
+                try:
+                    if flags & os.O_EXCL:
+                        raise OSError(errno.EEXIST, path)
+                    return self._write_existing(identity, task, pin, flags)
+                finally:
+                    os.close(pin)
+            cut = path.rfind(b"/") + 1
+            parent, _ = self._pin(task, dirfd, path[:cut] or b".", os.O_DIRECTORY, resolve)
+            try:
+                try:
+                    text = os.readlink(path[cut:], dir_fd=parent)
+                except FileNotFoundError:
+                    answer = self._create(identity, task, parent, path[cut:], flags | os.O_EXCL, mode)
+                    if answer is None:
+                        raise OSError(errno.EEXIST if flags & os.O_EXCL else errno.EAGAIN, path) from None
+                    return answer
             finally:
-                os.close(pin)
-        cut = path.rfind(b"/") + 1
-        parent, _ = self._pin(task, dirfd, path[:cut] or b".", os.O_DIRECTORY, resolve)
-        try:
-            answer = self._create(identity, task, parent, path[cut:], flags | os.O_EXCL, mode)
-            if answer is None:
-                raise OSError(errno.EEXIST if flags & os.O_EXCL else errno.EAGAIN, path)
-            return answer
-        finally:
-            os.close(parent)
+                os.close(parent)
+            if resolve & libc.RESOLVE_NO_SYMLINKS or flags & os.O_NOFOLLOW:
+                raise OSError(errno.ELOOP, path)
+            path = text if text[:1] == b"/" else path[:cut] + text
+        raise OSError(errno.ELOOP, path)
 
     def _create(self, identity: int, task: Task, parent: int, name: bytes, flags: int, mode: int) -> object | None:
         """Make the absent `name` in `parent`; None when it appeared meanwhile (or a dangling link is there)."""

@@ -142,7 +142,7 @@ class Aliases:
         try:
             found = os.lstat(path)
         except OSError as error:
-            if error.errno not in _NOTHING_THERE:
+            if error.errno not in (*_NOTHING_THERE, errno.EACCES):  # EACCES: out of our reach, and so of the worker's
                 raise TooMany from error
             return
         if stat.S_ISREG(found.st_mode):

@@ -203,6 +203,8 @@ class Authority:
         try:
             if target.descriptor >= 0:
                 born = libc.birth_time(target.descriptor)
+            elif target.moved is not None:
+                born = libc.birth_time(*target.moved)
             else:
                 born = libc.birth_time(target.parent, target.name)
         except OSError:

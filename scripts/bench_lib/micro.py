@@ -46,9 +46,7 @@ def open_cold(bench: Bench) -> Table:
     files = many_files(bench, bench.operations // 2)
 
     def measure(variant: Variant, _turn: int) -> dict[str, float]:
-        return numbers(
-            bench.run([loop(bench), "open-cold", files, str(bench.operations // 2)], work, variant)
-        )
+        return numbers(bench.run([loop(bench), "open-cold", files, str(bench.operations // 2)], work, variant))
 
     return interleave(bench, bench.usable(OPENERS), ["open"], measure, bench.rounds)
 
@@ -61,9 +59,7 @@ def effects(bench: Bench) -> Table:
 
     def measure(variant: Variant, turn: int) -> dict[str, float]:
         with fresh_directory(bench.memory_root, f"effects-{variant.name}-{turn}") as place:
-            return numbers(
-                bench.run([loop(bench), "effects", place, str(bench.operations // 10)], place, variant)
-            )
+            return numbers(bench.run([loop(bench), "effects", place, str(bench.operations // 10)], place, variant))
 
     return interleave(bench, bench.usable(EFFECTORS), ["create", "rename", "unlink"], measure, bench.rounds)
 

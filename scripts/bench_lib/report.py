@@ -14,9 +14,7 @@ from .rounds import Samples, Table, Variant
 
 MEMORY_MIB = 80  # resident memory of the engine after 10^6 calls
 DESCRIPTOR_SLACK = 8  # a cache may move by a few; a leak would be one an open
-DESCRIPTORS = (
-    1024  # a usual limit. What is swept from time to time goes up and down below it; a leak would pass it
-)
+DESCRIPTORS = 1024  # a usual limit. What is swept from time to time goes up and down below it; a leak would pass it
 
 
 class Target:
@@ -36,9 +34,7 @@ def opener_targets(cold: bool, structure: str) -> list[Target]:
     targets = [Target("native", None)]
     for mode in ("read-open", "read-open-direct"):
         same = mode == structure
-        targets.append(
-            Target(f"c-{mode}", (2.0 if cold else 1.6) if same else None, "same calls" if same else "")
-        )
+        targets.append(Target(f"c-{mode}", (2.0 if cold else 1.6) if same else None, "same calls" if same else ""))
     targets.append(Target("strace", 1.5 if cold else 0.8))
     targets.append(Target("sandlock", None if cold else 1.0))
     return targets
@@ -65,9 +61,7 @@ class Report:
     """Prints as it goes, and keeps the same for `--json`."""
 
     def __init__(self, variants: Mapping[str, Variant]) -> None:
-        self.labels = {name: variant.label for name, variant in variants.items()} | {
-            "python": "python -I -c pass"
-        }
+        self.labels = {name: variant.label for name, variant in variants.items()} | {"python": "python -I -c pass"}
         self.data: dict[str, Any] = {}
 
     def line(self, text: str = "") -> None:
@@ -135,9 +129,7 @@ class Report:
             )
         return found
 
-    def memory(
-        self, title: str, opens: int, processes: int, results: Mapping[str, list[Reading] | str]
-    ) -> None:
+    def memory(self, title: str, opens: int, processes: int, results: Mapping[str, list[Reading] | str]) -> None:
         """Readings of each supervisor, or one line why there are none."""
         self.line(f"\n{title}")
         entry: dict[str, Any] = {"opens": opens, "processes": processes, "supervisors": {}}
@@ -167,8 +159,7 @@ class Report:
             self._limited(f"descriptors with {2 * processes:,} dead processes", after_processes, DESCRIPTORS)
             entry["supervisors"][key] = {
                 "readings": [
-                    {"resident_kib": r.resident, "peak_kib": r.peak, "descriptors": r.descriptors}
-                    for r in readings
+                    {"resident_kib": r.resident, "peak_kib": r.peak, "descriptors": r.descriptors} for r in readings
                 ],
                 "descriptors_by_opens": by_opens,
                 "descriptors_after_processes": after_processes,
@@ -178,6 +169,4 @@ class Report:
     def _limited(self, what: str, value: float, limit: int) -> None:
         """One number beside the most it should be."""
         digits = 1 if isinstance(value, float) else 0
-        self.line(
-            f"    {what:<52} {value:6.{digits}f}   target {limit:4d}  {'ok' if value <= limit else 'over'}"
-        )
+        self.line(f"    {what:<52} {value:6.{digits}f}   target {limit:4d}  {'ok' if value <= limit else 'over'}")

@@ -182,9 +182,7 @@ def wheel(path: str) -> None:
     files = {f"benchpart/m{number}.py": f"VALUE = {number}\n" * 20 for number in range(WHEEL_MODULES)}
     files["benchpart/__init__.py"] = ""
     files[f"{info}/METADATA"] = "Metadata-Version: 2.1\nName: benchpart\nVersion: 1.0\n"
-    files[f"{info}/WHEEL"] = (
-        "Wheel-Version: 1.0\nGenerator: bench\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-    )
+    files[f"{info}/WHEEL"] = "Wheel-Version: 1.0\nGenerator: bench\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     files[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in [*files, f"{info}/RECORD"])
     with zipfile.ZipFile(path, "w") as archive:
         for name, text in files.items():
@@ -239,9 +237,7 @@ class Build(Workload):
             body = f"int p{number}(int x) {{ {body} }}\n"
             write(os.path.join(place, f"p{number}.c"), head + body)
         calls = " + ".join(f"p{number}(1)" for number in range(BUILD_FILES))
-        write(
-            os.path.join(place, "main.c"), f'{head}int main(void) {{ printf("%d\\n", {calls}); return 0; }}\n'
-        )
+        write(os.path.join(place, "main.c"), f'{head}int main(void) {{ printf("%d\\n", {calls}); return 0; }}\n')
 
     def command(self) -> list[str]:
         return ["make", "-s", "-j2"]

@@ -64,9 +64,7 @@ def session(program):
     allow = {"verdict": "allow", "rule": "default.toml:10", "reason": "the work tree"}
     ledger.outcome(ledger.intent("create", b"/work/a", **subject, **allow), 0)
     ledger.outcome(ledger.intent("rename", b"/work/a", extra={"to": b"/work/b"}, **subject, **allow), 18)
-    ledger.denied(
-        "write", NASTY, verdict="confirm", rule="default.toml:20", reason="ask [red]\x1b", **subject
-    )
+    ledger.denied("write", NASTY, verdict="confirm", rule="default.toml:20", reason="ask [red]\x1b", **subject)
     ledger.failure("gateway", ValueError("odd"), pid=101)
     ledger.reads([(b"/bin/cat", b"/etc/passwd", 64768, 99, 12, 1.5, "default.toml:1")])
     ledger.intent("unlink", b"/work/" + b"d/" * 90 + b"end", **subject, **allow)

@@ -102,9 +102,7 @@ def test_a_foreign_word_is_shown_harmlessly(program, word):
     assert done.stderr.rstrip("\n").isprintable() and done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--help"], ["-h"], ["log", "--help"], ["sessions", "-h"], ["doctor", "-h"]]
-)
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["log", "--help"], ["sessions", "-h"], ["doctor", "-h"]])
 def test_help_fits_eighty_columns(program, arguments):
     done = program(*arguments)
     assert (done.returncode, done.stderr) == (0, "")
@@ -277,7 +275,5 @@ def test_interrupted_quietly(program):
     script = "import signal, pincer_trace.cli as c, pincer_trace.__main__ as m, sys\n"
     script += "def work(argv): signal.raise_signal(signal.SIGINT)\n"
     script += "c.dispatch = work; sys.argv = ['x', 'log']; sys.exit(m.main())"
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=program.environ, capture_output=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", script], env=program.environ, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (130, b"")

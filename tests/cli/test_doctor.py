@@ -93,9 +93,7 @@ def test_p6_a_nested_run_is_told(program):
     assert words(done)["not nested"] == "missing"
     assert "another supervisor already holds this process (EBUSY)" in done.stdout
     assert "filter" not in words(done)
-    assert (
-        words(done)["landlock-scope"] == words(program("doctor"))["landlock-scope"]
-    )  # the rest is still told
+    assert words(done)["landlock-scope"] == words(program("doctor"))["landlock-scope"]  # the rest is still told
 
 
 @pytest.mark.parametrize(

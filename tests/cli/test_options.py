@@ -18,9 +18,7 @@ from pincer_trace.errors import UserError
 from pincer_trace.options import CHOICE, CHOICES, FLAG, NUMBERS, TABLE, RunOptions, parse_run, split
 
 _FLAGS = [flag for row in TABLE for flag in row.flags]
-_FORMS = (
-    "--help -qp -px -p=x --profi --quiet=1 --confirm=auto --confirm=ask --leftover=keep --require=landlock"
-)
+_FORMS = "--help -qp -px -p=x --profi --quiet=1 --confirm=auto --confirm=ask --leftover=keep --require=landlock"
 _MORE = "--pass-fd=3 --pass-fd=-1 --protect= --protect=a=b deny auto keep kill landlock 3 9 2 -1 x - ls log"
 _words = st.sampled_from([*_FLAGS, "--", "", *_FORMS.split(), *_MORE.split()])
 

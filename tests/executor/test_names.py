@@ -35,10 +35,15 @@ def snapshot(top) -> list:
 
 
 def refill(work, populated) -> None:
+    work.chmod(0o755)
+    for parent, folders, _ in os.walk(work):
+        for name in folders:
+            folder = os.path.join(parent, name)
+            if not os.path.islink(folder):
+                os.chmod(folder, 0o755)
     for entry in os.listdir(work):
         path = work / entry
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-    work.chmod(0o755)
     for name in os.listxattr(work):
         os.removexattr(work, name)
     populated(work)

@@ -272,7 +272,7 @@ def test_p68_a_foreign_process_is_closed(bench):
     task = bench.task()
     parent = os.getppid()
     for name in (b"cwd", b"root", b"exe", b"fd/0"):
-        with pytest.raises(Forbidden):
+        with pytest.raises((Forbidden, PermissionError)):  # the kernel's own refusal, where it comes first
             bench.resolver.pin(task, AT, b"/proc/%d/%s/x" % (parent, name))
     for name, writes, allowed in (
         (b"status", False, True), (b"status", True, False), (b"environ", False, False), (b"mem", False, False),

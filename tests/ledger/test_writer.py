@@ -52,9 +52,7 @@ def test_every_kind_and_the_counters(make, allow, deny):
     ledger.outcome(ledger.intent("rename", b"/a", extra={"to": b"/\xff", "flags": 1}, **allow), errno.ENOSPC)
     ledger.denied("write", b"/k", **deny)
     ledger.failure("gateway", ValueError("a\nb"), pid=9)
-    ledger.reads(
-        [(b"/bin/cat", b"/etc/passwd", 8, 9, 40, 5.25, "default.toml:1"), (b"", b"/x", 1, 1, 2, 6.0, "")]
-    )
+    ledger.reads([(b"/bin/cat", b"/etc/passwd", 8, 9, 40, 5.25, "default.toml:1"), (b"", b"/x", 1, 1, 2, 6.0, "")])
     session = ledger._session
     assert (ledger.allowed, ledger.denials, ledger.failures, ledger.read_calls) == (1, 1, 1, 42)
     ledger.close(3, 2)
