@@ -78,6 +78,10 @@ class Facts:
         """The real path of the executable that the calling process runs; a label, not a boundary."""
         return b""
 
+    def trusted_executable(self) -> bytes:
+        """The same where the worker could not have made what carries the label; b"" otherwise."""
+        return self.executable()
+
 
 class Rule:
     """One rule for one pattern. Immutable by convention.
@@ -220,7 +224,7 @@ class Profile:
             if lifted and rule.tier:  # lifted: on to the grants
                 continue
             when = rule.when
-            if rule.exe_components is not None and not matches(rule.exe_components, facts.executable()):
+            if rule.exe_components is not None and not _is_labelled(rule, rule.exe_components, facts):
                 continue
             if when:
                 if when == GIT_CONFIG:
@@ -333,6 +337,14 @@ def _deciding(state: State, effect: str) -> tuple[Rule, ...]:
             rules.append(rule)
     found = state.by_effect[effect] = tuple(rules)
     return found
+
+
+def _is_labelled(rule: Rule, pattern: Components, facts: Facts) -> bool:
+    """Whether the caller's executable carries the rule's label: in doubt it does for a refusal, not for an allowance."""
+    if rule.verdict == ALLOW:
+        return matches(pattern, facts.trusted_executable())
+    label = facts.executable()
+    return not label or matches(pattern, label)
 
 
 def _is_own(rule: Rule, path: bytes, facts: Facts) -> bool:
