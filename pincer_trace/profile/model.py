@@ -340,7 +340,7 @@ def _deciding(state: State, effect: str) -> tuple[Rule, ...]:
 
 
 def _is_labelled(rule: Rule, pattern: Components, facts: Facts) -> bool:
-    """Whether the caller's executable carries the rule's label: in doubt it does for a refusal, not for an allowance."""
+    """Whether the caller carries the label of `rule`: in doubt a refusal believes it, an allowance does not."""
     if rule.verdict == ALLOW:
         return matches(pattern, facts.trusted_executable())
     label = facts.executable()
