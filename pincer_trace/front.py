@@ -54,6 +54,9 @@ def run(options: RunOptions) -> int:
         details={"landlock_abi": floor.abi, "missing": floor.missing, "confirm": options.confirm},
     )
     if not options.quiet:
+        if profile.logins:
+            names = ", ".join(paths.display(pattern) for pattern in profile.logins)
+            _say(f"{os.path.basename(command)} itself may read its own login: {names}")
         for missing in floor.missing:
             _say(f"this kernel lacks {missing}")
         if options.confirm == "auto":

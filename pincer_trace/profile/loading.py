@@ -81,8 +81,13 @@ def load(
     files = [path, *(find(value, places, referrer) for value, referrer, _ in dependencies)]
     expansions = _expansions(places)
     rules: list[Rule] = []
+    logins: list[bytes] = []
     for row in rows:
+        before = len(rules)
         _expand(row, expansions, places, rules)
+        names, _, verdict, _, _, _, _, commands, protection = row
+        if commands and protection and verdict == ALLOW and effects.READ in names:
+            logins += [rule.pattern for rule in rules[before:]]
     if overlay:
         rules += _overlay_rules(overlay, places, rules)
     kept = [os.fsencode(os.path.realpath(file)) for file in files]
@@ -98,6 +103,7 @@ def load(
         Settings(*settings),
         description=description,
         paths=tuple(files),
+        logins=tuple(dict.fromkeys(logins)),
     )
 
 

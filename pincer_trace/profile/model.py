@@ -184,9 +184,13 @@ _NO_RULE = Decision(DENY, None, NOTHING_ALLOWS)
 
 
 class Profile:
-    """A loaded profile. `rules` are in order (files extended first, then the file, options, built in)."""
+    """A loaded profile.
 
-    __slots__ = ("_automaton", "description", "digest", "name", "paths", "rules", "settings")
+    `rules` are in order (files extended first, then the file, options, built in); `logins` are patterns of secrets that
+    the started agent itself may read.
+    """
+
+    __slots__ = ("_automaton", "description", "digest", "logins", "name", "paths", "rules", "settings")
 
     def __init__(
         self,
@@ -197,6 +201,7 @@ class Profile:
         *,
         description: str = "",
         paths: tuple[str, ...] = (),
+        logins: tuple[bytes, ...] = (),
     ) -> None:
         self.name = name
         self.rules = rules
@@ -204,6 +209,7 @@ class Profile:
         self.settings = settings
         self.description = description
         self.paths = paths
+        self.logins = logins
         for index, rule in enumerate(rules):
             rule.rank = rule.tier * 1_000_000 + index
         self._automaton = Automaton(rules)
