@@ -322,7 +322,7 @@ class Engine:
         if self._leftover:
             what = "left running" if self._keep else "ended"
             text += f"; {self._leftover} process{'es' if self._leftover > 1 else ''} outlived the command and {what}"
-        return f"{text}; log: pincer-trace log {self._session.id}"
+        return f"{text}; log: pincer-trace log {self._session.selector}"
 
     def _finish(self) -> None:
         for _ in range(200):  # the reaper may still be about to hear of the worker's end

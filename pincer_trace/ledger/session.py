@@ -53,6 +53,15 @@ class Session:
         except OSError as error:
             raise _cannot(parent, error) from error
 
+    @property
+    def selector(self) -> str:
+        """How a person names this session to the other commands: by its id, or where it lies elsewhere by its path."""
+        if os.path.dirname(self.path) == os.path.abspath(sessions_directory()):
+            return self.id
+        import shlex
+
+        return shlex.quote(self.path)
+
     @classmethod
     def create(
         cls,

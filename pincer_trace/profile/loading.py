@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     Pattern = tuple[str, bytes, Components, int]
     # effects, patterns, verdict, reason, file, when, exe patterns, command patterns, protection
     Row = tuple[tuple[str, ...], list[Pattern], str, str, str, str, list[Pattern], list[Pattern], bool]
-    # description, (floor, hold), rows, [(extends value, the file that says so, digest of the file found)],
+    # description, (floor,), rows, [(extends value, the file that says so, digest of the file found)],
     # digest of settings and rows
-    Compiled = tuple[str, tuple[str, float], list[Row], list[tuple[str, str, bytes]], bytes]
+    Compiled = tuple[str, tuple[str], list[Row], list[tuple[str, str, bytes]], bytes]
 
-FORMAT = 1
+FORMAT = 2
 PLACEHOLDERS = (
     "workspace", "git_common", "home", "homes", "cache", "config", "data", "tmp", "state", "path_dirs",
     "self", "interpreter", "command",
@@ -356,7 +356,7 @@ def _option_path(value: str, places: Places, option: str) -> bytes:
     return os.path.realpath(os.path.join(places.cwd, os.fsencode(value)))
 
 
-def digest_of_rows(settings: tuple[str, float], rows: list[Row]) -> bytes:
+def digest_of_rows(settings: tuple[str], rows: list[Row]) -> bytes:
     """SHA-256 over what decides, in order; file names, lines and comments are not in it."""
     told = []
     for names, patterns, verdict, reason, _, when, exes, commands, protection in rows:

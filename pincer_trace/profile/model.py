@@ -169,15 +169,12 @@ class Decision:
 
 
 class Settings:
-    """What a profile says beside its rules. `floor`: "full" or "scoped" (DESIGN section 2). `hold`: seconds a
-    question waits.
-    """
+    """What a profile says beside its rules. `floor`: "full" is the kernel floor under every file effect."""
 
-    __slots__ = ("floor", "hold")
+    __slots__ = ("floor",)
 
-    def __init__(self, floor: str = "full", hold: float = 300.0) -> None:
+    def __init__(self, floor: str = "full") -> None:
         self.floor = floor
-        self.hold = hold
 
 
 _NO_RULE = Decision(DENY, None, NOTHING_ALLOWS)

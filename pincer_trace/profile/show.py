@@ -131,7 +131,6 @@ def describe(profile: Profile) -> str:
         *(f"file    {paths.display(path)}" for path in profile.paths),
         f"digest  {profile.digest.hex()}",
         f"floor   {profile.settings.floor}",
-        f"hold    {profile.settings.hold:g} s",
     ]
     tier = -1
     head = None

@@ -40,8 +40,7 @@ class RuleTable(msgspec.Struct, forbid_unknown_fields=True):
 class SettingsTable(msgspec.Struct, forbid_unknown_fields=True):
     """`[settings]`."""
 
-    floor: Literal["full", "scoped"] | None = None
-    hold: float | None = None
+    floor: Literal["full"] | None = None
 
 
 class ProfileFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -78,16 +77,12 @@ def compile_profile(path: str, content: bytes, places: Places) -> Compiled:
         seen.add(real)
         dependencies.append((parsed.extends, path, hashlib.sha256(content).digest()))
         path = following
-    floor, hold = "full", 300.0
+    floor = "full"
     rows: list[Row] = []
     for file, parsed, lines in reversed(chain):
         floor = parsed.settings.floor or floor
-        hold = hold if parsed.settings.hold is None else parsed.settings.hold
-        if not 0 <= hold <= 86400:
-            line = lines.of_key("hold", "settings")
-            raise UserError(f"{loading.label(file)}:{line}: settings: key 'hold': seconds, from 0 to 86400")
         rows += [_row(file, lines, index, rule) for index, rule in enumerate(parsed.rule)]
-    settings = (floor, float(hold))
+    settings = (floor,)
     return chain[0][1].description, settings, rows, dependencies, loading.digest_of_rows(settings, rows)
 
 
