@@ -70,10 +70,18 @@ class Identity:
         if self.privileged:
             libc.set_capabilities(self._permitted, self._permitted, 0)
 
-    def note_change(self) -> None:
+    def note_change(self, task: Task) -> None:
         """A worker is about to change its ids or capabilities."""
+        task.credentials = None
         if self.privileged:
             self.changed = True
+
+    def would_keep(self, ids: list[int], *, group: bool) -> bool:
+        """Whether setting these ids changes nothing, while nobody has changed any: programs set what they have."""
+        if self.changed or not self.privileged:
+            return False
+        own = self._own.gid if group else self._own.uid
+        return all(number & 0xFFFFFFFF in (own, 0xFFFFFFFF) for number in ids)
 
     def shares_namespace(self, task: Task) -> bool:
         """Whether the task is in our own user namespace. Raises OSError."""
@@ -83,11 +91,14 @@ class Identity:
         """The caller's, or None while nobody has changed any. Raises OSError."""
         if not self.changed:
             return None
+        if task.credentials is not None:
+            return task.credentials
         status = procfs.status(task.tid)
         capabilities = status.capabilities & WORKER_CAPABILITIES
         if not self.shares_namespace(task):
             capabilities = 0  # rights over its own namespace are none over files outside of it
-        return Credentials(status.fsuid, status.fsgid, status.groups, capabilities | _ENGINE_EXTRA)
+        task.credentials = Credentials(status.fsuid, status.fsgid, status.groups, capabilities | _ENGINE_EXTRA)
+        return task.credentials
 
     def assume(self, wanted: Credentials | None) -> None:
         """Take `wanted` on the calling thread; None takes our own again. Raises OSError."""

@@ -27,7 +27,10 @@ _VERIFIED_AFTER = Continue(Continue.VERIFIED_AFTER)  # a label: what runs has no
 _PRIO_USER, _IOPRIO_WHO_USER, _IOPRIO_WHO_PGRP, _PRIO_PGRP = 2, 3, 2, 1
 _MAX_SCRIPTS = 5  # scripts whose interpreter is a script: the kernel's own bound
 _MACHINE = {"x86_64": b"\x3e\x00", "aarch64": b"\xb7\x00"}[table.machine()]  # e_machine. elf(5)
-_NEW_IDENTITY = ("setuid", "setgid", "setreuid", "setregid", "setresuid", "setresgid", "setfsuid", "setfsgid")
+_NEW_IDENTITY = {  # call: how many ids it takes
+    "setuid": 1, "setgid": 1, "setreuid": 2, "setregid": 2, "setresuid": 3, "setresgid": 3,
+    "setfsuid": 1, "setfsgid": 1,
+}  # fmt: skip
 
 
 class Process:
@@ -46,7 +49,9 @@ class Process:
             "umask": self._umask,
             "process_mrelease": self._refuse_other,
         }
-        for name in (*_NEW_IDENTITY, "setgroups", "capset", "prctl", "clone", "unshare"):
+        for name, count in _NEW_IDENTITY.items():
+            handlers[name] = self._sets_ids(count, group="gid" in name)
+        for name in ("setgroups", "capset", "prctl", "clone", "unshare"):
             handlers[name] = self._changes_identity
         for name in ("prlimit64", "sched_setparam", "sched_setscheduler", "sched_setaffinity", "sched_setattr",
                      "migrate_pages", "move_pages"):  # fmt: skip
@@ -123,9 +128,19 @@ class Process:
         self._c.tasks.changes_mask(task, a[0])
         return _REGISTERS_ONLY
 
-    def _changes_identity(self, _identity: int, _task: Task, _a: tuple[int, ...]) -> object:
-        self._c.identity.note_change()
+    def _changes_identity(self, _identity: int, task: Task, _a: tuple[int, ...]) -> object:
+        self._c.identity.note_change(task)
         return _REGISTERS_ONLY
+
+    def _sets_ids(self, count: int, *, group: bool) -> Handler:
+        """The handler of a call whose first `count` arguments are user or group ids."""
+
+        def handler(_identity: int, task: Task, a: tuple[int, ...]) -> object:
+            if not self._c.identity.would_keep(list(a[:count]), group=group):
+                self._c.identity.note_change(task)
+            return _REGISTERS_ONLY
+
+        return handler
 
     def _on_other(self, register: int) -> object:
         pid = register & 0xFFFFFFFF

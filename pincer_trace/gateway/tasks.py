@@ -15,6 +15,7 @@ from pincer_trace.kernel.notify import Gone
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pincer_trace.executor.identity import Credentials
     from pincer_trace.kernel.notify import Listener
 
 _PATH_MAX = 4096  # <linux/limits.h>, with the final NUL
@@ -29,6 +30,7 @@ class Task:
     """One thread of the worker's tree. Descriptors are -1 until needed."""
 
     __slots__ = (
+        "credentials",
         "cwd",
         "executable",
         "executable_id",
@@ -46,6 +48,7 @@ class Task:
         self.executable = executable
         self.executable_id = executable_id
         self.expires = expires
+        self.credentials: Credentials | None = None  # once read, until a call of its own changes them
         self.tgid_or_zero = 0
         self.pidfd = -1
         self.cwd = -1
