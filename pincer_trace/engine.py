@@ -86,6 +86,7 @@ class Engine:
             threading.Thread(target=target, name=target.__name__, daemon=True).start()
         gc.disable()  # nothing here makes cycles; a collection would only be a pause
         self._serve()
+        self._identity.assume(None)
         self._finish()
 
     def _detach(self) -> None:
@@ -136,6 +137,8 @@ class Engine:
         self._handlers = {row.number: by_name[row.name] for row in table.load().values() if row.name in by_name}
         self._hot_read = hot_reader(context)
         self._names = {row.number: row.name for row in table.load().values()}
+        if self._identity.privileged:
+            import unicodedata  # noqa: F401 - for display(): later, the ids in force might not reach the library
         self._identity.limit()
         sys.setswitchinterval(0.0001)  # the flusher must not keep a paused call waiting
 

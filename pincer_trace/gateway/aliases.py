@@ -142,7 +142,7 @@ class Aliases:
         try:
             found = os.lstat(path)
         except OSError as error:
-            if error.errno not in (*_NOTHING_THERE, errno.EACCES):  # EACCES: out of our reach, and so of the worker's
+            if _hides_something(path.rpartition(b"/")[0], error):
                 raise TooMany from error
             return
         if stat.S_ISREG(found.st_mode):
@@ -150,13 +150,13 @@ class Aliases:
 
 
 def _hides_something(directory: bytes, error: OSError) -> bool:
-    """Whether a directory that cannot be listed may hold files which the worker can reach all the same."""
+    """Whether a directory that cannot be looked into may hold files which the worker can reach all the same."""
     if error.errno in _NOTHING_THERE:
         return False
     if error.errno != errno.EACCES:
         return True
     try:
-        return os.stat(directory or b"/").st_uid == os.geteuid()  # its owner can search it without listing it
+        return os.stat(directory or b"/").st_uid == os.geteuid()  # its owner can change that, or search it unlisted
     except OSError:
         return False  # what lies there is out of our reach, and so of the worker's
 

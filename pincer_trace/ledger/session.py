@@ -58,9 +58,7 @@ class Session:
         """How a person names this session to the other commands: by its id, or where it lies elsewhere by its path."""
         if os.path.dirname(self.path) == os.path.abspath(sessions_directory()):
             return self.id
-        import shlex
-
-        return shlex.quote(self.path)
+        return "'" + self.path.replace("'", "'\"'\"'") + "'"
 
     @classmethod
     def create(
