@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -21,7 +22,11 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Own markers, and orphans of a test come to us."""
+    """Own markers; orphans of a test come to us; and no signal is ignored that tests send (a job in the background of a
+    shell without job control starts with two that are).
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     config.addinivalue_line("markers", "both_identities: runs as user and as root even in the ordinary run")
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 

@@ -28,7 +28,7 @@ _PIN = os.O_PATH | os.O_CLOEXEC
 def hot_reader(c: Context) -> Callable[[int, Task, list[int]], bool]:
     """The hot path of openat: a plain read of a file or directory, or of a name that is not there. False: the long way.
 
-    One flat function over local names, since every call and attribute costs here what a system call costs (DESIGN 9).
+    One flat function over local names, since every call and attribute costs here what a system call costs.
     It does exactly what `Opens` does for such an object, and leaves to it whatever is anything else.
 
     An absolute path that led to a file, before the tree made any name that could be another kind of object, is opened

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pincer_trace.gateway.tasks import Task, Tasks
 
-# What a worker started as root keeps (KERNEL 2e): the file rights, and changing its ids. <linux/capability.h>
+# What a worker started as root keeps: the file rights, and changing its ids. <linux/capability.h>
 CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, SETGID, SETUID, SETPCAP = 0, 1, 2, 3, 4, 6, 7, 8
 SYS_PTRACE, SETFCAP = 19, 31
 WORKER_CAPABILITIES = sum(

@@ -1,4 +1,4 @@
-"""Appending records: one line, one `write`, before the effect and after it (DESIGN section 3, invariant 6).
+"""Appending records: one line, one `write`, before the effect and after it.
 
 A line handed to `write(2)` survives `kill -9` of the supervisor: the page cache is the kernel's. It is not
 fsynced, so a power cut may lose the last seconds. What cannot be written raises `LedgerFull`; the engine

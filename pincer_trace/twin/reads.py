@@ -1,6 +1,6 @@
 """Allowed reads: decided once an object, counted, and recorded in bulk.
 
-A read that is allowed changes nothing, so it is recorded once for each (executable, object) with a count (DESIGN 7).
+A read that is allowed changes nothing, so it is recorded once for each (executable, object) with a count.
 The key holds the object's change time: a file that was changed, renamed or replaced is judged anew.
 """
 

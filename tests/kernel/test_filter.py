@@ -181,7 +181,7 @@ def test_p61_the_guard_alone(architecture: str) -> None:
 
 @pytest.mark.parametrize("architecture", sorted(table.AUDIT_ARCH))
 def test_p57_calls_that_must_never_wait(architecture: str) -> None:
-    """A trap on one of these makes every thread wait, or hangs a restart (KERNEL 2d, last row)."""
+    """A trap on one of these makes every thread wait, or hangs a restart."""
     never = {
         "read", "write", "readv", "writev", "close", "close_range", "dup", "dup2", "dup3", "exit", "exit_group",
         "futex", "futex_wait", "futex_wake", "futex_waitv", "mmap", "munmap", "mprotect", "brk", "rt_sigaction",
