@@ -127,17 +127,17 @@ def test_claude_code_writes_reads_edits_and_runs(runner: support.Runner, claude:
 
 
 def test_claude_code_is_told_of_a_denied_write(runner: support.Runner, claude: Path) -> None:
-    """A write outside of the work tree changes nothing, the model reads an error, and the next tool works."""
+    """A write to a protected file changes nothing, the model reads an error, and the next tool works."""
     if support.PREFIX:
         pytest.skip("nothing is denied natively")
     start_file = runner.home / ".bashrc"
     start_file.write_text("# mine\n")
     os.chown(start_file, runner.identity.uid, runner.identity.gid)
-    new_file = runner.home / "outside.txt"
+    new_file = runner.home / ".zshrc"  # where that lies, new files may be made: it is the name that is protected
     # in a script: what Claude Code reads in a command line it may refuse by itself
     (runner.work / "step.sh").write_text(f"echo 'touch /tmp/owned' >> {start_file}\n")
     turns = [
-        [use("Write", file_path=str(new_file), content="outside of the work tree\n")],
+        [use("Write", file_path=str(new_file), content="# not asked for\n")],
         [use("Bash", command="sh step.sh", description="append")],
         [use("Write", file_path=str(runner.work / "after.txt"), content="still here\n")],
         [say("Finished anyway.")],
