@@ -133,7 +133,7 @@ def test_claude_code_is_told_of_a_denied_write(runner: support.Runner, claude: P
     start_file = runner.home / ".bashrc"
     start_file.write_text("# mine\n")
     os.chown(start_file, runner.identity.uid, runner.identity.gid)
-    new_file = runner.home / ".zshrc"  # where that lies, new files may be made: it is the name that is protected
+    new_file = runner.home / ".kshrc"  # where that lies, new files may be made: it is the name that is protected
     # in a script: what Claude Code reads in a command line it may refuse by itself
     (runner.work / "step.sh").write_text(f"echo 'touch /tmp/owned' >> {start_file}\n")
     turns = [
