@@ -33,10 +33,14 @@ def run(options: RunOptions) -> int:
     from pincer_trace.profile import Overlay, Places, load
 
     command = worker.find_command(options.command[0], os.environ.get("PATH"))
-    cache = os.path.join(paths.state_directory(), "compiled")
-    directory = Session.reserve(options.session_dir)
     try:
-        places = Places.of(os.getcwd(), os.environ, command, [directory])
+        here = os.getcwd()
+    except OSError as error:
+        raise UserError(f"the working directory cannot be used: {error.strerror}; nothing was started") from error
+    directory = _reserve(options.session_dir)
+    try:
+        cache = _cache_directory()
+        places = Places.of(here, os.environ, command, [directory])
         _check_imports(places)
         overlay = Overlay(allow_write=options.allow_write, protect=options.protect)
         profile = load(options.profile or "default", places, overlay=overlay, cache_directory=cache)
@@ -78,7 +82,33 @@ def run(options: RunOptions) -> int:
         return _Front(engine, ours, quiet=options.quiet).wait()
 
 
-def _plan(options: RunOptions, command: str, cache: str) -> Plan:
+def _reserve(session_dir: str | None) -> str:
+    """The session's directory. Raises UserError, which says so where another supervisor is the likely reason."""
+    from pincer_trace.kernel import procfs
+    from pincer_trace.ledger import Session
+
+    try:
+        return Session.reserve(session_dir)
+    except UserError as error:
+        if b"\nSeccomp:\t2\n" in procfs.read("/proc/self/status"):
+            raise UserError(
+                f"{error}; this shell runs under a seccomp filter already: if that is another pincer-trace, "
+                "its worker cannot supervise (run pincer-trace outermost)"
+            ) from error
+        raise
+
+
+def _cache_directory() -> str | None:
+    """Where compiled profiles are kept; None without a home."""
+    from pincer_trace import paths
+
+    try:
+        return os.path.join(paths.state_directory(), "compiled")
+    except UserError:
+        return None
+
+
+def _plan(options: RunOptions, command: str, cache: str | None) -> Plan:
     """What is to be started, and under what. Raises UserError for what `--require` or `--pass-fd` cannot have."""
     from pincer_trace import worker
     from pincer_trace.kernel import filter as program

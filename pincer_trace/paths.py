@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 
+from pincer_trace.errors import UserError
+
 
 def state_directory() -> str:
-    """The directory of sessions and compiled profiles: `$XDG_STATE_HOME/pincer-trace`."""
+    """Where sessions and compiled profiles are: `$XDG_STATE_HOME/pincer-trace`. Raises UserError without a home."""
     base = os.environ.get("XDG_STATE_HOME", "")
     if not os.path.isabs(base):
-        base = os.path.join(os.path.expanduser("~"), ".local", "state")
+        home = os.path.expanduser("~")
+        if not os.path.isabs(home):
+            raise UserError("HOME is not set, and this user has no home directory; set HOME or XDG_STATE_HOME")
+        base = os.path.join(home, ".local", "state")
     return os.path.join(base, "pincer-trace")
 
 

@@ -56,8 +56,11 @@ class Session:
     @property
     def selector(self) -> str:
         """How a person names this session to the other commands: by its id, or where it lies elsewhere by its path."""
-        if os.path.dirname(self.path) == os.path.abspath(sessions_directory()):
-            return self.id
+        try:
+            if os.path.dirname(self.path) == os.path.abspath(sessions_directory()):
+                return self.id
+        except UserError:  # without a home there is no usual place
+            pass
         return "'" + self.path.replace("'", "'\"'\"'") + "'"
 
     @classmethod
