@@ -30,7 +30,6 @@ _LIMIT = 512
 
 class _Held:
     __slots__ = (
-        "answered",
         "broken",
         "descriptor",
         "finished",
@@ -60,7 +59,6 @@ class _Held:
         self.thread: threading.Thread | None = None
         self.broken = 0  # the errno with which a broken-off open is answered
         self.finished = False
-        self.answered = False
 
 
 class BlockingOpens:
@@ -109,9 +107,11 @@ class BlockingOpens:
         self._wake.set()
 
     def _run(self, held: _Held) -> None:
-        error = errno.EACCES
+        number, error = 0, errno.EACCES
         try:
-            error = self._open(held)
+            number, error = self._open(held), 0
+        except OSError as refused:
+            error = refused.errno or errno.EACCES
         except Gone:
             error = errno.EINTR
         except BaseException as failure:  # noqa: BLE001 - the outermost handler of the thread answers (P96)
@@ -122,17 +122,27 @@ class BlockingOpens:
         finally:
             held.finished = True
             try:
+                os.close(held.descriptor)
                 if held.sequence is not None:
                     self._ledger.outcome(held.sequence, errno.EINTR if error == ERESTARTSYS else error)
             finally:
-                if not held.answered:
-                    self._listener.respond(held.identity, error=error or errno.EACCES)
-            os.close(held.descriptor)
-            with self._lock:
-                self._held.discard(held)
+                self._answer(held, number, error)
+                with self._lock:
+                    self._held.discard(held)
+
+    def _answer(self, held: _Held, number: int, error: int) -> None:
+        """Answer, and if that fails, refuse: a call must not wait for ever."""
+        try:
+            self._listener.respond(held.identity, number, error)
+        except BaseException as failure:  # noqa: BLE001 - as in `_run`
+            self._listener.respond(held.identity, error=errno.EACCES)
+            try:
+                self._ledger.failure("a waiting open", failure, pid=held.tid)
+            except LedgerFull:
+                pass
 
     def _open(self, held: _Held) -> int:
-        """The open itself; 0 when the worker has its descriptor, else the errno to answer."""
+        """The open itself: the descriptor's number in the worker. Raises OSError with what is to be answered, Gone."""
         if held.wanted is not None:
             from pincer_trace.executor.identity import Identity
 
@@ -141,27 +151,16 @@ class BlockingOpens:
         flags = held.flags & ~os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
         while True:
             if held.broken:
-                return held.broken
+                raise OSError(held.broken, "broken off")
             try:
                 opened = libc.call("openat", self._resolver.names, name, flags, 0)
                 break
-            except OSError as error:
-                if error.errno != errno.EINTR:
-                    return error.errno or errno.EACCES
-                if not held.broken:
-                    continue  # not our signal
+            except InterruptedError:  # our signal, and then `broken` tells; or another's
+                continue
         try:
-            number = self._listener.inject(held.identity, opened, held.flags & os.O_CLOEXEC)
-        except OSError as error:
-            return error.errno or errno.EACCES
+            return self._listener.inject(held.identity, opened, held.flags & os.O_CLOEXEC)
         finally:
             os.close(opened)
-        if held.sequence is not None:
-            self._ledger.outcome(held.sequence, 0)
-            held.sequence = None
-        self._listener.respond(held.identity, number)
-        held.answered = True
-        return 0
 
     def _watch(self) -> None:
         """Look at the held callers: gone, or wanted by a signal."""

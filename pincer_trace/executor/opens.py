@@ -186,6 +186,7 @@ class Opens:
             try:
                 c.resolver.check_procfs(path, writes=writes)
             except Forbidden as forbidden:
+                self._refused_anyway(pin, flags)
                 c.authority.forbid(task, WRITE if writes else READ, target, forbidden.reason)
         elif kind == stat.S_IFCHR and found.st_rdev == _TTY:
             return self._controlling_terminal(identity, task, flags)
@@ -221,6 +222,14 @@ class Opens:
             self._c.blocking.start(identity, task, os.dup(pin), flags & ~WALK, sequence)
             return ANSWERED
         return self._reopen(identity, task, pin, flags, sequence, found)
+
+    def _refused_anyway(self, pin: int, flags: int) -> None:
+        """What the kernel refuses to this user by itself is no denial of ours: `ps` asks for it all the time.
+
+        Raises that OSError. Opening such a file and closing it again does nothing; as root nothing would be refused.
+        """
+        if not self._c.identity.privileged:
+            os.close(os.open(self._c.resolver.number(pin), flags & os.O_ACCMODE | OURS, dir_fd=self._names))
 
     def _check_terminal(self, task: Task, target: Target, device: int, effect: str) -> None:
         """Other people's terminals can be typed on and listened to: only our own, and those that the tree made."""
