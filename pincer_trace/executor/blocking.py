@@ -109,9 +109,8 @@ class BlockingOpens:
     def _run(self, held: _Held) -> None:
         number, error = 0, errno.EACCES
         try:
-            number, error = self._open(held), 0
-        except OSError as refused:
-            error = refused.errno or errno.EACCES
+            number = self._open(held)
+            error = max(-number, 0)
         except Gone:
             error = errno.EINTR
         except BaseException as failure:  # noqa: BLE001 - the outermost handler of the thread answers (P96)
@@ -133,7 +132,7 @@ class BlockingOpens:
     def _answer(self, held: _Held, number: int, error: int) -> None:
         """Answer, and if that fails, refuse: a call must not wait for ever."""
         try:
-            self._listener.respond(held.identity, number, error)
+            self._listener.respond(held.identity, max(number, 0), error)
         except BaseException as failure:  # noqa: BLE001 - as in `_run`
             self._listener.respond(held.identity, error=errno.EACCES)
             try:
@@ -142,7 +141,7 @@ class BlockingOpens:
                 pass
 
     def _open(self, held: _Held) -> int:
-        """The open itself: the descriptor's number in the worker. Raises OSError with what is to be answered, Gone."""
+        """The open itself: the descriptor's number in the worker, or minus the errno to be answered. Raises Gone."""
         if held.wanted is not None:
             from pincer_trace.executor.identity import Identity
 
@@ -151,14 +150,18 @@ class BlockingOpens:
         flags = held.flags & ~os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
         while True:
             if held.broken:
-                raise OSError(held.broken, "broken off")
+                return -held.broken
             try:
                 opened = libc.call("openat", self._resolver.names, name, flags, 0)
                 break
             except InterruptedError:  # our signal, and then `broken` tells; or another's
                 continue
+            except OSError as refused:
+                return -(refused.errno or errno.EACCES)
         try:
             return self._listener.inject(held.identity, opened, held.flags & os.O_CLOEXEC)
+        except OSError as refused:
+            return -(refused.errno or errno.EACCES)
         finally:
             os.close(opened)
 
