@@ -1,4 +1,6 @@
-"""The documents say what is true: tests that they name exist, hazards that are tested are explained, commands parse."""
+"""The documents say what is true: tests that they name exist, hazards that are tested are explained, commands parse,
+paths and names are there.
+"""
 
 from __future__ import annotations
 
@@ -6,63 +8,148 @@ import re
 import shlex
 from pathlib import Path
 
+import click
 import pytest
 
 from pincer_trace import cli, options
 
 ROOT = Path(__file__).resolve().parent.parent
-THREATS = (ROOT / "docs/threats.md").read_text()
+TEXTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "docs/threats.md", "docs/architecture.md")]
+README, CONTRIBUTING, THREATS, ARCHITECTURE = (path.read_text() for path in TEXTS)
 ROWS = {int(n): row for n, row in re.findall(r"^\| P(\d+) \|(.*)\|$", THREATS, re.M)}
-TESTS = {
-    name for path in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_p\d+)_", path.read_text())
+NAMES = {
+    name for path in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_\w+)\(", path.read_text())
 }
-TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs/threats.md"]
+TESTS = {short for name in NAMES for short in re.findall(r"^test_p\d+(?=_)", name)}
+# A test may carry several numbers: test_p30_p98_...
+CARRIED = {
+    int(n) for name in NAMES for head in re.findall(r"^test_(?:p\d+_)+", name) for n in re.findall(r"p(\d+)", head)
+}
+FOUND = re.findall(r"^\| (.*) \| (.*) \| (.*) \|$", THREATS.partition("## What a reviewer broke")[2], re.M)[1:]
 
 
-def test_every_hazard_has_a_row() -> None:
+def test_every_hazard_has_a_row_once() -> None:
     assert sorted(ROWS) == list(range(1, 100))
+    assert len(re.findall(r"^\| P\d+ \|", THREATS, re.M)) == len(ROWS)
 
 
 @pytest.mark.parametrize("number", sorted(ROWS))
 def test_a_row_names_tests_that_exist_or_says_why_not(number: int) -> None:
     named = re.findall(r"test_p\d+", ROWS[number].rpartition("|")[2])
-    assert named or "none here" in ROWS[number]
+    assert bool(named) != ("none here" in ROWS[number])
     assert set(named) <= TESTS
 
 
-def test_every_tested_hazard_names_its_tests() -> None:
-    for name in TESTS:
-        number = int(name.removeprefix("test_p"))
-        assert name in ROWS[number], f"{name} is not in the row of P{number}"
+@pytest.mark.parametrize("name", sorted(TESTS))
+def test_every_tested_hazard_names_its_tests(name: str) -> None:
+    number = int(name.removeprefix("test_p"))
+    assert re.search(rf"{name}\b", ROWS[number]), f"{name} is not in the row of P{number}"
 
 
-def commands() -> list[str]:
-    blocks = [block for text in TEXTS for block in re.findall(r"^```\n(.*?)^```", text.read_text(), re.M | re.S)]
-    return sorted({line.strip() for block in blocks for line in block.splitlines() if "pincer-trace " in line[:15]})
+def test_every_number_in_a_tests_name_is_explained() -> None:
+    assert len(CARRIED) > 50
+    assert set(ROWS) >= CARRIED
 
 
-@pytest.mark.parametrize("line", commands())
-def test_a_command_of_the_documents_exists(line: str) -> None:
-    words = shlex.split(re.split(r"\s{2,}|: \d", line)[0].replace("[", "").replace("]", "").replace("...", ""))
-    if "--" in words:
-        head = [word for word in words[1 : words.index("--")] if word.startswith("-")]
-        assert all(word in options.BY_FLAG for word in head)
-    elif words[0] == "pincer-trace":
-        for name in words[1].split("|"):
-            assert name in cli.main.commands
+@pytest.mark.parametrize("row", FOUND, ids=lambda row: row[0][:40])
+def test_a_way_that_was_found_is_tried_again(row: tuple[str, str, str]) -> None:
+    named = set(re.findall(r"test_\w+", row[2]))
+    assert named or row[2].startswith("none")
+    assert named <= NAMES, named - NAMES
+
+
+def test_every_attack_is_on_the_page() -> None:
+    written = {
+        name
+        for path in (ROOT / "tests/hazards").glob("test_attacks*.py")
+        for name in re.findall(r"def (test_\w+)\(", path.read_text())
+    }
+    assert written
+    assert not {name for name in written if name not in THREATS}
+
+
+def blocks(text: str) -> list[str]:
+    """The lines of the fenced blocks."""
+    return [line.strip() for block in re.findall(r"^```\n(.*?)^```", text, re.M | re.S) for line in block.splitlines()]
+
+
+COMMANDS = sorted(
+    {line for text in (README, CONTRIBUTING) for line in blocks(text) if line.startswith("pincer-trace ")}
+)
+RUNS = [line for line in COMMANDS if " -- " in line and "[OPTIONS]" not in line]
+SUBCOMMANDS = [line for line in COMMANDS if " -- " not in line]
+SPOKEN = sorted(
+    set(re.findall(r"`(pincer-trace [a-z][^`]*)`", "\n".join((README, CONTRIBUTING, THREATS, ARCHITECTURE))))
+)
+
+
+def test_commands_were_found() -> None:
+    assert len(RUNS) >= 2
+    assert len(SUBCOMMANDS) >= 5
+    assert SPOKEN
+
+
+@pytest.mark.parametrize("line", RUNS)
+def test_a_run_of_the_documents_parses(line: str) -> None:
+    parsed = options.parse_run(shlex.split(line)[1:])
+    assert parsed is not None
+    assert list(parsed.command) == shlex.split(line.partition(" -- ")[2])
+
+
+@pytest.mark.parametrize("line", [*SUBCOMMANDS, *SPOKEN])
+def test_a_subcommand_of_the_documents_exists(line: str) -> None:
+    """`a|b` are alternatives, [x] is optional, what follows two spaces is explained."""
+    words = re.split(r"\s{2,}", line)[0].replace("[", "").replace("]", "").split()[1:]
+    command: click.Command = cli.main
+    for word in words:
+        if isinstance(command, click.Group):
+            found = [command.commands[name] for name in word.split("|")]
+            command = found[0]
+        elif word.startswith("-"):
+            assert word in {flag for one in command.params for flag in one.opts}, word
+    assert command is not cli.main
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
 def test_paths_in_the_documents_exist(path: Path) -> None:
-    named = re.findall(r"\b(?:scripts|docs|tests)/[\w./-]*\w", path.read_text())
-    assert all((ROOT / name).exists() for name in named), named
+    text = path.read_text()
+    named = set(re.findall(r"\b(?:scripts|docs|tests|profiles|pincer_trace)/[\w./-]*\w", text))
+    assert named
+    missing = [name for name in named if not (ROOT / name).exists()]
+    links = [link for link in re.findall(r"\]\(([^)#:]+)\)", text) if not (path.parent / link).exists()]
+    assert not missing + links
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
+def test_modules_in_the_documents_exist(path: Path) -> None:
+    """`gateway/`, `front.py`, `profile/gitconfig.py`: below the package."""
+    folders = "kernel|gateway|twin|executor|profile|ledger"
+    named = re.findall(rf"(?<![\w/.])(?:(?:{folders})/[\w./]*|[a-z_]+\.py\b)", path.read_text())
+    package = ROOT / "pincer_trace"
+    files = {one.name for one in package.rglob("*.py")}
+    assert not [name for name in named if not (package / name).exists() and name not in files | {"agent.py"}]
+
+
+CLASSES = sorted(set(re.findall(r"`([A-Z]+[a-z]\w*)(?:\.(\w+))?`", THREATS + ARCHITECTURE)))
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_classes_in_the_documents_exist(name: tuple[str, str]) -> None:
+    kind, member = name
+    found = [text for path in (ROOT / "pincer_trace").rglob("*.py") if f"\nclass {kind}" in (text := path.read_text())]
+    assert found
+    assert not member or any(f"def {member}(" in text for text in found)
 
 
 def test_options_of_the_readme_are_the_options() -> None:
-    shown = set(
-        re.findall(
-            r"(--[a-z-]+)", TEXTS[0].read_text().partition("## Use it")[2].partition("```")[2].partition("```")[0]
-        )
-    )
+    usage = README.partition("## Use it")[2].partition("```\n")[2].partition("```")[0].partition("pincer-trace log")[0]
+    shown = set(re.findall(r"(?<![\w-])(--[a-z-]+)", usage))
     known = {flag for row in options.TABLE for flag in row.flags if flag.startswith("--")}
-    assert known <= shown
+    assert shown == known
+
+
+def test_known_differences_are_a_list() -> None:
+    section = README.partition("## Known differences")[2].partition("\n## ")[0]
+    items = re.findall(r"^\* (.+)$", section, re.M)
+    assert len(items) >= 5
+    assert len(set(items)) == len(items)

@@ -30,7 +30,6 @@ _REMOVEDIR = 0x200
 _NOREPLACE, _EXCHANGE, _WHITEOUT = 1, 2, 4  # renameat2(2)
 _SUBTREE_LIMIT = 100_000  # entries judged one by one when a directory moves
 _DOTS = (b".", b"..")
-_REPLACED = "a link in the place of a folder that was there before this session"
 
 
 class Names:
@@ -63,10 +62,13 @@ class Names:
     def _parent(self, task: Task, dirfd: int, address: int) -> tuple[int, bytes]:
         return self._c.resolver.parent(task, dirfd, self._c.tasks.read_path(task, address))
 
-    def _vacate(self, target: Target) -> None:
-        """A folder goes away under this name: note it, unless the tree made that folder."""
-        if not self._c.provenance.holds_entry(target.parent, target.name):
-            self._vacated.add(target.path)
+    def _is_vacated(self, path: bytes) -> bool:
+        """Whether a folder of the user's lay here or above: what is made below it now is not in a new place."""
+        while self._vacated and len(path) > 1:
+            if path in self._vacated:
+                return True
+            path = path.rpartition(b"/")[0]
+        return False
 
     def _in_procfs(self, parent: int) -> bool:
         """Whether the kernel is certain to refuse: procfs makes, moves and removes no names."""
@@ -98,7 +100,7 @@ class Names:
             sequence = c.authority.intend(task, MKDIR, target, decision)
             with Outcome(c, sequence):
                 os.mkdir(name, mode & 0o7777, dir_fd=parent)
-                if target.path not in self._vacated:
+                if not self._is_vacated(target.path):
                     c.provenance.note(parent, name)
             return 0
         finally:
@@ -146,14 +148,32 @@ class Names:
             target = self._target(parent, name, None)
             decision = c.authority.demand(task, SYMLINK, target)
             c.authority.demand_link(task, SYMLINK, target)
-            if target.path in self._vacated:
-                c.authority.forbid(task, SYMLINK, target, _REPLACED)
+            if self._is_vacated(target.path):
+                self._judge_link_in_place(task, target, text)
             sequence = c.authority.intend(task, SYMLINK, target, decision, {"to": os.fsdecode(text)})
             c.reads.files.clear()
             with Outcome(c, sequence):
                 os.symlink(text, name, dir_fd=parent)
                 c.provenance.note(parent, name)
             return 0
+        finally:
+            os.close(parent)
+
+    def _judge_link_in_place(self, task: Task, target: Target, text: bytes) -> None:
+        """A link where a folder of the user's was: what it leads to takes that folder's place, now and later."""
+        c = self._c
+        real = os.path.realpath(os.path.join(target.path.rpartition(b"/")[0], text))
+        self._vacated.add(real)
+        directory, _, name = real.rpartition(b"/")
+        try:
+            parent = os.open(directory or b"/", os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)
+        except OSError:
+            return  # nothing is there yet
+        try:
+            found = _look(parent, name) if name else None
+            if found is not None and stat.S_ISDIR(found.st_mode):
+                c.provenance.forget(found)
+                self._judge_subtree(task, Target(real, parent=parent, name=name, found=found), target)
         finally:
             os.close(parent)
 
@@ -239,13 +259,14 @@ class Names:
                 raise OSError(errno.ENOTEMPTY, name)
             effect = RMDIR if directory else UNLINK
             target = self._target(parent, name, found)
-            if directory:
-                self._vacate(target)
+            gone = directory and not c.provenance.holds_entry(parent, target.name)
             decision = c.authority.demand(task, effect, target)
             sequence = c.authority.intend(task, effect, target, decision)
             with Outcome(c, sequence):
                 _remove(parent, name, directory)
                 c.provenance.forget(found)
+                if gone:
+                    self._vacated.add(target.path)
             return 0
         finally:
             os.close(parent)
@@ -295,9 +316,11 @@ class Names:
                     self._judge_subtree(task, here, there)
                 elif stat.S_ISLNK(what.st_mode):
                     c.authority.demand_link(task, RENAME, there)
-            for here, _, what in ends:
-                if stat.S_ISDIR(what.st_mode):
-                    self._vacate(here)
+            gone = [
+                here.path
+                for here, _, what in ends
+                if stat.S_ISDIR(what.st_mode) and not c.provenance.holds_entry(here.parent, here.name)
+            ]
             sequence = c.authority.intend(task, RENAME, origin, decision, {"to": os.fsdecode(destination.path)})
             with Outcome(c, sequence):
                 leaves = not os.path.samestat(os.fstat(source), os.fstat(goal))
@@ -306,6 +329,7 @@ class Names:
                     libc.renameat2(source, source_name, goal, goal_name, flags)
                 else:
                     os.rename(source_name, goal_name, src_dir_fd=source, dst_dir_fd=goal)
+                self._vacated.update(gone)
                 if owned:
                     c.provenance.keep(goal, goal_name)
                 if replaced is not None and not flags & _EXCHANGE:
@@ -392,7 +416,7 @@ class Names:
         c = self._c
         if not c.authority.cares_below(RENAME, here.path) and not c.authority.cares_below(RENAME, there.path):
             return
-        replaces = there.found is not None or there.path in self._vacated
+        replaces = there.found is not None or self._is_vacated(there.path)
         top = os.open(here.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here.parent)
         pending = [(top, b"")]
         seen = 0

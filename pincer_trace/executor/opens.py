@@ -474,6 +474,7 @@ class Opens:
                 try:
                     there = self._place_new(identity, opened, flags, parent)
                 except BaseException:
+                    c.provenance.forget(os.fstat(opened))
                     _undo(parent, name, opened)
                     raise
                 finally:

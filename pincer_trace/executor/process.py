@@ -84,22 +84,25 @@ class Process:
                     target,
                     "the program can be executed but not read, so its calls could not be supervised",
                 )
-            images = self._images(task, found, head or b"")
+            now = os.stat(f"/proc/{task.tid}/exe")
+            old = (now.st_dev, now.st_ino)
+            images = self._images(task, found, head or b"", old)
             leader = task.tgid  # asked before the record: the task may be dead
             sequence = c.authority.intend(task, EXEC, target, decision)
         finally:
             if pin >= 0:
                 os.close(pin)
-        c.tasks.executes(task.tid, leader, sequence, images)
+        c.tasks.executes(task.tid, leader, sequence, images, old)
         return _VERIFIED_AFTER
 
-    def _images(self, task: Task, found: os.stat_result, head: bytes) -> frozenset[tuple[int, int]] | None:
+    def _images(
+        self, task: Task, found: os.stat_result, head: bytes, old: tuple[int, int]
+    ) -> frozenset[tuple[int, int]] | None:
         """The files of which one must be running afterwards; None where the kernel may start another by its own rules.
 
         A script starts its interpreter; a call that fails leaves what runs now.
         """
-        now = os.stat(f"/proc/{task.tid}/exe")
-        images = {(now.st_dev, now.st_ino), (found.st_dev, found.st_ino)}
+        images = {old, (found.st_dev, found.st_ino)}
         for _ in range(_MAX_SCRIPTS):
             if head[:4] == b"\x7fELF" and head[18:20] == _MACHINE:
                 return frozenset(images)

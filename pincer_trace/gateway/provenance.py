@@ -1,7 +1,7 @@
 """Which objects this tree created in this session: what it made in a shared place is its own to change.
 
-An object is known by (device, inode) and the time of its birth, so that a number which the file system gives out again
-to somebody else's file does not pass for ours. Just after a creation the change time is the birth time, and cheaper.
+An object is known by (device, inode) and its handle, so that a number which the file system gives out again to somebody
+else's file does not pass for ours.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import stat
 
 from pincer_trace.kernel import libc
 
-_NAMELESS = 4096
-_SAME = 50_000_000  # ns between the two times that still count as one: attributes set at creation move the first
+_NAMELESS = 4096  # files without a name that are remembered
 _O_PATH = os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -20,38 +19,41 @@ class Provenance:
     """Belongs to the receiving thread."""
 
     def __init__(self) -> None:
-        self._born: dict[tuple[int, int], int] = {}
-        self._nameless: dict[tuple[int, int], int] = {}
+        self._born: dict[tuple[int, int], bytes] = {}
+        self._nameless: dict[tuple[int, int], bytes] = {}
 
     def note(self, parent: int, name: bytes) -> None:
         """The tree has just created `name` in the pinned directory `parent`."""
+        name = name.rstrip(b"/")
         try:
-            found = os.stat(name.rstrip(b"/"), dir_fd=parent, follow_symlinks=False)
+            found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+            if self._needs_entry(found, parent):
+                self._born[found.st_dev, found.st_ino] = libc.object_identity(parent, name)
         except OSError:
             return
-        self._note(found, parent)
 
     def note_descriptor(self, descriptor: int, parent: int) -> None:
         """The same for an open descriptor."""
-        self._note(os.fstat(descriptor), parent)
+        found = os.fstat(descriptor)
+        if self._needs_entry(found, parent):
+            self._born[found.st_dev, found.st_ino] = libc.object_identity(descriptor)
 
-    def _note(self, found: os.stat_result, parent: int) -> None:
+    def _needs_entry(self, found: os.stat_result, parent: int) -> bool:
         """A file in a directory of ours needs no entry of its own."""
-        if not stat.S_ISDIR(found.st_mode):
-            above = os.fstat(parent)
-            if (above.st_dev, above.st_ino) in self._born:
-                return
-        self._born[found.st_dev, found.st_ino] = found.st_ctime_ns
+        if stat.S_ISDIR(found.st_mode):
+            return True
+        above = os.fstat(parent)
+        return (above.st_dev, above.st_ino) not in self._born
 
     def note_object(self, descriptor: int) -> None:
         """The same for an object that lies in no directory."""
         found = os.fstat(descriptor)
-        self._born[found.st_dev, found.st_ino] = found.st_ctime_ns
+        self._born[found.st_dev, found.st_ino] = libc.object_identity(descriptor)
 
     def note_nameless(self, descriptor: int) -> None:
         """The same for a file without a name, which may never get one: the last few thousand are remembered."""
         found = os.fstat(descriptor)
-        self._nameless[found.st_dev, found.st_ino] = found.st_ctime_ns
+        self._nameless[found.st_dev, found.st_ino] = libc.object_identity(descriptor)
         if len(self._nameless) > _NAMELESS:
             del self._nameless[next(iter(self._nameless))]
 
@@ -63,7 +65,7 @@ class Provenance:
             return
         try:
             found = os.fstat(descriptor)
-            self._born[found.st_dev, found.st_ino] = libc.birth_time(descriptor)
+            self._born[found.st_dev, found.st_ino] = libc.object_identity(descriptor)
         finally:
             os.close(descriptor)
 
@@ -77,10 +79,7 @@ class Provenance:
         found = os.fstat(descriptor)
         key = (found.st_dev, found.st_ino)
         noted = self._born.get(key) or self._nameless.get(key)
-        if noted is None:
-            return False
-        born = libc.birth_time(descriptor)
-        return born == 0 or abs(born - noted) < _SAME  # 0: a file system without birth times
+        return noted is not None and noted == libc.object_identity(descriptor)
 
     def holds_entry(self, parent: int, name: bytes) -> bool:
         """Whether the object that `name` in `parent` now holds (not followed) is ours."""

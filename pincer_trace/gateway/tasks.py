@@ -96,7 +96,8 @@ class Tasks:
             # No machine forks 10^5 times a second: a number cannot come round within this time (seconds).
             self._lifetime = min(1.0, int(limit_file.read()) / 100_000)
         self._sweep_at = 0.0
-        self._started: list[tuple[int, int, int, frozenset[tuple[int, int]] | None]] = []
+        # (asking thread, its process, record, what may run, what ran when it asked)
+        self._started: list[tuple[int, int, int, frozenset[tuple[int, int]] | None, tuple[int, int]]] = []
         self._awaited: set[int] = set()
         self.verified: list[tuple[int, bool]] = []  # (sequence, whether the right one runs): outcomes to be written
 
@@ -139,7 +140,9 @@ class Tasks:
                 self._executables.clear()  # their numbers are not given out again
             number = self._executables[executable] = self._next_executable
             self._next_executable += 1
-        task = self._table[tid] = Task(tid, mem, executable, number, now + self._lifetime)
+        # While an exec is on its way this memory can become another program's at any moment: for this call only (P94).
+        lifetime = 0.0 if tid in self._awaited else self._lifetime
+        task = self._table[tid] = Task(tid, mem, executable, number, now + lifetime)
         return task
 
     def drop(self, tid: int) -> None:
@@ -167,14 +170,17 @@ class Tasks:
         for tid in list(self._table):
             self.drop(tid)
 
-    def executes(self, tid: int, tgid: int, sequence: int, images: frozenset[tuple[int, int]] | None) -> None:
+    def executes(
+        self, tid: int, tgid: int, sequence: int, images: frozenset[tuple[int, int]] | None, old: tuple[int, int]
+    ) -> None:
         """Thread `tid` of `tgid` is about to run another program: its memory, and its leader's, will be another (P94).
 
-        `images` are the (device, inode) of which one must run then (None: cannot be told); `sequence` is its record.
+        `images` are the (device, inode) of which one must run then (None: cannot be told), `old` runs now;
+        `sequence` is its record.
         """
         self.drop(tid)
         self.drop(tgid)
-        self._started.append((tid, tgid, sequence, images))
+        self._started.append((tid, tgid, sequence, images, old))
         self._awaited.update((tid, tgid))
 
     def _verify(self, tid: int, link: bytes) -> None:
@@ -185,8 +191,11 @@ class Tasks:
             if tid not in (entry[0], entry[1]):
                 rest.append(entry)
                 continue
-            images = entry[3]
+            asking, tgid, _, images, old = entry
             found = os.stat(b"/proc/%d/exe" % tid)
+            if (found.st_dev, found.st_ino) == old and tid != asking and os.path.exists(f"/proc/{tgid}/task/{asking}"):
+                rest.append(entry)  # another thread, while the one that asked has not got there yet
+                continue
             right = images is None or (found.st_dev, found.st_ino) in images
             self.verified.append((entry[2], right))
             if not right:

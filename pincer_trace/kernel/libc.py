@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 
 from pincer_trace.kernel import table
@@ -195,6 +196,29 @@ class _Statx(ctypes.Structure):
         ("birth_nanoseconds", ctypes.c_uint32),
         ("_after", ctypes.c_byte * 0xA4),
     )
+
+
+class _FileHandle(ctypes.Structure):
+    """`struct file_handle`, with room for the largest one."""
+
+    _fields_ = (("size", ctypes.c_uint32), ("kind", ctypes.c_int), ("bytes", ctypes.c_ubyte * 128))
+
+
+def object_identity(directory: int, name: bytes = b"") -> bytes:
+    """What no other object of the file system ever had or will have: its handle, which holds the inode's generation.
+
+    Of `name` in `directory` (not followed), or without a name of what the descriptor holds. Where a file system has no
+    handles, its birth time. Raises OSError. See name_to_handle_at(2).
+    """
+    handle = _FileHandle(128)
+    mount = ctypes.c_int()
+    try:
+        _plain("name_to_handle_at", directory, name, ctypes.byref(handle), ctypes.byref(mount), AT_EMPTY_PATH)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EOVERFLOW):
+            raise
+        return b"%d" % birth_time(directory, name)
+    return bytes(handle.bytes[: handle.size])
 
 
 _STATX_BTIME = 0x800

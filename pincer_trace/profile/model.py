@@ -16,7 +16,7 @@ a grant in other people's repositories; hence allow in that layer only lifts.
 
 from __future__ import annotations
 
-from pincer_trace.effects import CHANGES, READ
+from pincer_trace.effects import CHANGES, CREATE, LINK, READ, RENAME, WRITE
 from pincer_trace.profile.automaton import Automaton
 from pincer_trace.profile.gitconfig import is_executable
 from pincer_trace.profile.globs import matches
@@ -81,6 +81,21 @@ class Facts:
     def trusted_executable(self) -> bytes:
         """The same where the worker could not have made what carries the label; b"" otherwise."""
         return self.executable()
+
+
+class _EveryFact(Facts):
+    """The most that facts could say for a request."""
+
+    __slots__ = ()
+
+    def created_by_tree(self, below: bytes) -> bool:
+        return True
+
+    def directory_created_by_tree(self, directory: bytes, below: bytes) -> bool:
+        return True
+
+    def git_config_changes(self) -> frozenset[str] | None:
+        return frozenset()
 
 
 class Rule:
@@ -261,6 +276,11 @@ class Profile:
         if first.when or first.exe_components is not None or (first.tier and first.verdict == ALLOW):
             return None
         return first.decide()
+
+    def is_closed(self, path: bytes) -> bool:
+        """Whether nothing can be put at `path` or changed there, even if every fact spoke for it."""
+        facts = _EveryFact()
+        return all(self.judge(effect, path, facts).verdict != ALLOW for effect in (CREATE, WRITE, RENAME, LINK))
 
     def is_free(self, path: bytes) -> bool:
         """Whether every change and every read of `path` is allowed, whatever the facts."""

@@ -153,7 +153,7 @@ class EffectFacts(Facts):
         return self._executable
 
     def trusted_executable(self) -> bytes:
-        return b"" if self._profile.is_free(self._executable) else self._executable
+        return self._executable if self._profile.is_closed(self._executable) else b""
 
 
 class Authority:

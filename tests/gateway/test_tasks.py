@@ -278,11 +278,11 @@ def test_p42_another_program_than_the_one_that_was_judged(bench):
         bench.listener._script.clear()
         task = bench.tasks.get(child.pid, identity)
         found = os.stat(f"/proc/{child.pid}/exe")
-        bench.tasks.executes(task.tid, task.tgid, 7, frozenset({(found.st_dev, found.st_ino)}))
+        bench.tasks.executes(task.tid, task.tgid, 7, frozenset({(found.st_dev, found.st_ino)}), (0, 0))
         before = descriptors()
         task = bench.tasks.get(child.pid, identity)  # it runs what it should
         assert bench.tasks.verified == [(7, True)]
-        bench.tasks.executes(task.tid, task.tgid, 8, frozenset({(1, 1)}))
+        bench.tasks.executes(task.tid, task.tgid, 8, frozenset({(1, 1)}), (0, 0))
         assert bench.tasks.unverified() == [8]
         with pytest.raises(Impostor):
             bench.tasks.get(child.pid, identity)
@@ -295,7 +295,7 @@ def test_p42_an_impostor_is_killed_and_refused(bench):
         identity = bench.listener.notify("getpid", tid=child.pid).identity
         bench.listener._script.clear()
         task = bench.tasks.get(child.pid, identity)
-        bench.tasks.executes(task.tid, task.tgid, 3, frozenset({(1, 1)}))
+        bench.tasks.executes(task.tid, task.tgid, 3, frozenset({(1, 1)}), (0, 0))
         answer = bench.call("openat", AT, b"file", os.O_RDONLY, 0, tid=child.pid)
         assert answer.error == errno.EACCES
         assert child.wait(5) == -signal.SIGKILL

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import resource
+from pathlib import Path
 
 import pytest
 import support
-from hazards.path_programs.tools import SECRET, Unchanged, attack, folder, give
+from hazards.path_programs.tools import SECRET, Unchanged, attack, folder, give, same_as_native
 
 pytestmark = pytest.mark.both_identities
 
@@ -236,15 +238,94 @@ note("soon", time.monotonic() - began < 3.0); report()
 
 
 def test_p77_binding_what_is_no_socket(runner: support.Runner) -> None:
-    """The kernel's own errno, as often as asked."""
+    """The kernel's own errno, and no descriptor of the engine for each try: it may have 200 of them here."""
     found, _ = attack(
         runner,
         """
 address = (1).to_bytes(2, "little") + b"name\\0"
 libc = ctypes.CDLL(None, use_errno=True)
 f = os.open("f", os.O_RDWR | os.O_CREAT)
-for _ in range(300): libc.bind(f, address, len(address))
-note("errno", word(-ctypes.get_errno())); report()
+seen = set()
+for _ in range(400): libc.bind(f, address, len(address)); seen.add(word(-ctypes.get_errno()))
+note("errnos", sorted(seen)); note("after", errno_of(os.open, "g", os.O_RDWR | os.O_CREAT)); report()
+""",
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200)),
+    )
+    assert found == {"errnos": ["ENOTSOCK"], "after": 0}
+
+
+class Mounted(support.Identity):
+    """Starts everything in a mount namespace in which `source` is also seen at `goal`."""
+
+    def __init__(self, who: support.Identity, source: Path, goal: Path) -> None:
+        super().__init__(who.name, who.uid, who.gid, who.python)
+        self.source, self.goal = source, goal
+
+    @property
+    def switch(self) -> list[str]:
+        line = 'mount --bind "$0" "$1" && shift && exec "$@"'
+        return ["unshare", "-m", "sh", "-c", line, str(self.source), str(self.goal), *super().switch]
+
+
+def test_p25_a_second_mount_from_before_shows_no_secret(runner: support.Runner) -> None:
+    """The user's home is mounted at another place too: protected names are protected there."""
+    goal = folder(runner, runner.work / "elsewhere")
+    give(runner, runner.home / ".ssh/id_rsa", SECRET)
+    give(runner, runner.home / ".bashrc", b"# clean\n")
+    runner.identity = Mounted(runner.identity, runner.home, goal)
+    if b"clean" not in runner.native(["cat", "elsewhere/.bashrc"]).stdout:
+        pytest.skip("no mount namespace can be made here")
+    with Unchanged(runner.home / ".bashrc", runner.home / ".ssh"):
+        result = runner.supervise(["sh", "-c", "cat elsewhere/.ssh/id_rsa; echo evil >>elsewhere/.bashrc"])
+    assert SECRET not in result.stdout
+    assert len(result.denied()) == 2
+
+
+def test_p81_no_profile_for_the_next_run(runner: support.Runner) -> None:
+    """The work tree is the home, which has no ~/.config: it cannot be linked to a folder with a profile in it."""
+    give(runner, runner.home / ".bashrc", b"# clean\n")
+    runner.work = runner.home
+    attempt = """
+os.makedirs("x/pincer-trace/profiles")
+lines = ["[[rule]]", 'effects = ["read", "change", "exec"]', 'paths = ["/**"]', 'verdict = "allow"', 'reason = "mine"']
+make("x/pincer-trace/profiles/default.toml", "\\n".join(lines).encode())
+note("link", errno_of(os.symlink, "x", ".config"))
+note("move", errno_of(os.rename, "x", ".config")); report()
+"""
+    found, _ = attack(runner, attempt)
+    assert found["link"] == 13
+    with Unchanged(runner.home / ".bashrc"):
+        second = runner.supervise(["sh", "-c", "echo evil >>.bashrc"])
+    assert second.denied(runner.home / ".bashrc"), second
+
+
+def test_p28_many_descriptors_do_not_stop_the_search_for_names(runner: support.Runner) -> None:
+    """The first file with two names starts a search, which must not walk through what the worker made in /proc."""
+    found, _ = attack(
+        runner,
+        """
+import threading, time
+threading.stack_size(65536); over = threading.Event()
+held = [os.open("/dev/null", os.O_RDONLY) for _ in range(300)]
+threads = [threading.Thread(target=over.wait) for _ in range(600)]
+for one in threads: one.start()
+make("one"); os.link("one", "two"); began = time.monotonic()
+note("write", errno_of(os.open, "two", os.O_WRONLY)); note("soon", time.monotonic() - began < 1.5)
+over.set(); report()
 """,
     )
-    assert found == {"errno": "ENOTSOCK"}
+    assert found == {"write": 0, "soon": True}
+
+
+def test_p19_flags_that_the_kernel_ignores(runner: support.Runner) -> None:
+    """Bits that mean nothing to open and openat change nothing."""
+    found = same_as_native(
+        runner,
+        """
+make("there", b"x")
+for turn in (1, 2): note(f"read {turn}", word(call("openat", AT_FDCWD, "there", 0x80000000)))
+note("make", word(call("openat", AT_FDCWD, "new", 0x80000000 | os.O_CREAT | os.O_WRONLY, 0o600)))
+note("high", word(call("openat", AT_FDCWD, "there", 1 << 40))); report()
+""",
+    )
+    assert set(found.values()) == {"ok"}
