@@ -20,7 +20,7 @@ from pincer_trace import worker
 from pincer_trace.executor.attributes import Attributes
 from pincer_trace.executor.blocking import BlockingOpens
 from pincer_trace.executor.context import ANSWERED, Context
-from pincer_trace.executor.hot import hot_reader
+from pincer_trace.executor.hot import cold_reader, hot_reader
 from pincer_trace.executor.identity import Identity
 from pincer_trace.executor.names import Names
 from pincer_trace.executor.opens import Opens
@@ -30,7 +30,7 @@ from pincer_trace.gateway.aliases import Aliases
 from pincer_trace.gateway.provenance import Provenance
 from pincer_trace.gateway.resolve import STEPS, Forbidden, Resolver
 from pincer_trace.gateway.tasks import Impostor, Tasks, Unreadable
-from pincer_trace.kernel import libc, procfs, table
+from pincer_trace.kernel import fastpath, libc, procfs, table
 from pincer_trace.kernel.notify import Gone, Listener
 from pincer_trace.ledger import LedgerFull
 from pincer_trace.twin.authority import Authority, Denied
@@ -135,7 +135,13 @@ class Engine:
             by_name |= family(context).handlers()
         by_name |= Sockets(context, self._place).handlers()
         self._handlers = {row.number: by_name[row.name] for row in table.load().values() if row.name in by_name}
-        self._hot_read = hot_reader(context)
+        self._fast = fastpath.load(listener, resolver.names, resolver.procfs)
+        if self._fast is None:
+            self._hot_read = hot_reader(context)
+        else:
+            tasks.attach(self._fast)
+            self._reads.attach(self._fast)
+            self._hot_read = cold_reader(context, self._fast)
         self._names = {row.number: row.name for row in table.load().values()}
         if self._identity.privileged:
             import unicodedata  # noqa: F401 - for display(): later, the ids in force might not reach the library
@@ -146,13 +152,13 @@ class Engine:
 
     def _serve(self) -> None:
         """Until the last worker task has ended. Every notification is answered, whatever happens (invariant 4)."""
-        receive = self._listener.receive
+        fast, receive = self._fast, self._listener.receive
         respond = self._listener.respond
         get = self._tasks.get
         handlers = self._handlers
         identity, verified, resolver = self._identity, self._tasks.verified, self._resolver
         hot_read, openat = self._hot_read, libc.NUMBER["openat"]
-        while (notification := receive()) is not None:
+        while (notification := receive() if fast is None else fast.receive(not identity.changed)) is not None:
             number, tid, _, call, _, _, *arguments = notification
             try:
                 if identity.changed:

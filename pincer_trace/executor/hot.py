@@ -7,7 +7,7 @@ import fcntl
 import os
 import stat
 
-from pincer_trace.executor.descriptors import OURS, STATUS, WALK
+from pincer_trace.executor.descriptors import OURS, STATUS, WALK, give
 from pincer_trace.executor.opens import EFFECTFUL, KNOWN, PLAIN
 from pincer_trace.gateway.resolve import live_name
 from pincer_trace.kernel import libc
@@ -20,9 +20,42 @@ if TYPE_CHECKING:
 
     from pincer_trace.executor.context import Context
     from pincer_trace.gateway.tasks import Task
+    from pincer_trace.kernel.fastpath import FastPath
 
 _FILES = 20_000
+_NUMBERED = 4095  # descriptors whose decimal names are at hand
 _PIN = os.O_PATH | os.O_CLOEXEC
+
+
+def cold_reader(c: Context, fast: FastPath) -> Callable[[int, Task, list[int]], bool]:
+    """Behind the fast path, which has done the same and found an object that nobody has judged: judge it, open it."""
+    hot_read, procfs_devices, names, numbers = hot_reader(c), c.resolver.procfs, c.resolver.names, c.resolver.numbers
+
+    def read(identity: int, task: Task, a: list[int]) -> bool:
+        pin = fast.take_pin()
+        if pin < 0:
+            return hot_read(identity, task, a)
+        flags, opened = a[2] & KNOWN, -1
+        try:
+            found = os.fstat(pin)
+            if pin > _NUMBERED or found.st_mode & 0o170000 not in PLAIN or found.st_dev in procfs_devices:
+                return False
+            name = os.readlink(numbers[pin], dir_fd=names)
+            entry = c.reads.admit(task, Target(live_name(name, found), descriptor=pin, found=found), found)
+            opened = os.open(numbers[pin], flags & ~os.O_NOFOLLOW | OURS, dir_fd=names)
+        except BlockingIOError:
+            return False  # a lease on it: the long way waits for that elsewhere (P73)
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            return False  # deeper than readlink can tell
+        finally:
+            os.close(pin)
+        give(c, identity, opened, flags)
+        c.reads.count(entry)
+        return True
+
+    return read
 
 
 def hot_reader(c: Context) -> Callable[[int, Task, list[int]], bool]:
@@ -37,13 +70,13 @@ def hot_reader(c: Context) -> Callable[[int, Task, list[int]], bool]:
     """
     pread, fstat, open_, close, fcntl_, readlink = os.pread, os.fstat, os.open, os.close, fcntl.fcntl, os.readlink
     setfl, cwd_register, cwd, walk_flags, nonblock = fcntl.F_SETFL, 0xFFFFFF9C, libc.AT_FDCWD, WALK, os.O_NONBLOCK
-    pins = {extra: how(_PIN | extra) for extra in (0, os.O_DIRECTORY)}
+    pins = {extra: how(_PIN | extra) for extra in (0, os.O_DIRECTORY, os.O_NOFOLLOW, os.O_DIRECTORY | os.O_NOFOLLOW)}
     no_links = how(_PIN, 0, libc.RESOLVE_NO_MAGICLINKS | libc.RESOLVE_NO_SYMLINKS)
     syscall, openat2_number, size, get_errno = libc.syscall, libc.OPENAT2, libc.HOW_SIZE, libc.get_errno
     reads, procfs_devices, tasks = c.reads, c.resolver.procfs, c.tasks
     inject, respond = c.listener.inject, c.listener.respond
     hot, count, admit, names, numbers = reads.hot, reads.count, reads.admit, c.resolver.names, c.resolver.numbers
-    shared, enoent, effectful, plain = tasks.shared_cwd, errno.ENOENT, EFFECTFUL | os.O_NOFOLLOW, PLAIN
+    shared, enoent, effectful, plain, follow = tasks.shared_cwd, errno.ENOENT, EFFECTFUL, PLAIN, ~os.O_NOFOLLOW
     known_flags, files, regular = KNOWN, reads.files, stat.S_IFREG
 
     def read(identity: int, task: Task, a: list[int]) -> bool:
@@ -79,9 +112,11 @@ def hot_reader(c: Context) -> Callable[[int, Task, list[int]], bool]:
                     close(opened)
                 files.discard(path)
         else:
-            base = task.cwd
-            if base < 0 or shared or a[0] & 0xFFFFFFFF != cwd_register:
+            if shared or a[0] & 0xFFFFFFFF != cwd_register:
                 return False
+            base = task.cwd
+            if base < 0:
+                base = tasks.directory(task)
         pin = syscall(openat2_number, base, data, pins[flags & walk_flags], size)
         if pin < 0:
             # Not there, by a walk that met no link and no procfs: then it is not there for the worker either.
@@ -99,7 +134,7 @@ def hot_reader(c: Context) -> Callable[[int, Task, list[int]], bool]:
         try:
             found = fstat(pin)
             device = found.st_dev
-            if device in procfs_devices or pin > 4095:
+            if device in procfs_devices or pin > _NUMBERED:
                 return False
             entry = hot.get((task.executable_id, device, found.st_ino, found.st_ctime_ns))
             if entry is None:
@@ -109,7 +144,7 @@ def hot_reader(c: Context) -> Callable[[int, Task, list[int]], bool]:
                 entry = admit(task, Target(live_name(name, found), descriptor=pin, found=found), found)
             elif absolute and found.st_mode & 0o170000 == regular and len(files) < _FILES:
                 files.add(path)
-            opened = open_(numbers[pin], flags | OURS, dir_fd=names)
+            opened = open_(numbers[pin], flags & follow | OURS, dir_fd=names)
             if not flags & nonblock:
                 fcntl_(opened, setfl, flags & STATUS)
             number = inject(identity, opened, flags & os.O_CLOEXEC)

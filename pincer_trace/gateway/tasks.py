@@ -16,6 +16,7 @@ from pincer_trace.kernel.notify import Gone
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pincer_trace.executor.identity import Credentials
+    from pincer_trace.kernel.fastpath import FastPath
     from pincer_trace.kernel.notify import Listener
 
 _PATH_MAX = 4096  # <linux/limits.h>, with the final NUL
@@ -85,6 +86,7 @@ class Tasks:
 
     def __init__(self, listener: Listener, *, limit: int = 1024) -> None:
         self._listener = listener
+        self._fast: FastPath | None = None
         self._table: dict[int, Task] = {}
         self._limit = limit
         self._executables: dict[bytes, int] = {}
@@ -100,6 +102,10 @@ class Tasks:
         self._started: list[tuple[int, int, int, frozenset[tuple[int, int]] | None, tuple[int, int]]] = []
         self._awaited: set[int] = set()
         self.verified: list[tuple[int, bool]] = []  # (sequence, whether the right one runs): outcomes to be written
+
+    def attach(self, fast: FastPath) -> None:
+        """From now on this fast path knows the tasks too."""
+        self._fast = fast
 
     def get(self, tid: int, identity: int) -> Task:
         """The task behind notification `identity`. Raises Gone, Unreadable."""
@@ -143,12 +149,16 @@ class Tasks:
         # While an exec is on its way this memory can become another program's at any moment: for this call only (P94).
         lifetime = 0.0 if tid in self._awaited else self._lifetime
         task = self._table[tid] = Task(tid, mem, executable, number, now + lifetime)
+        if self._fast is not None:
+            self._fast.task(tid, number, mem, task.expires)
         return task
 
     def drop(self, tid: int) -> None:
         """Forget a task: it executes another program, or its entry is old."""
         task = self._table.pop(tid, None)
         if task is not None:
+            if self._fast is not None:
+                self._fast.forget(tid)
             task.close()
 
     def _sweep(self, now: float) -> None:
@@ -274,17 +284,23 @@ class Tasks:
             os.close(task.cwd)
             task.cwd = -1
         task.cwd = os.open(f"/proc/{task.tid}/cwd", _O_PATH)
+        if self._fast is not None and not self.shared_cwd:
+            self._fast.directory(task.tid, task.cwd)
         return task.cwd
 
     def changes_directory(self, task: Task) -> None:
         """A chdir or fchdir of this task is about to run."""
         for other in self._table.values():  # processes can share it without being threads (CLONE_FS)
             if other.cwd >= 0:
+                if self._fast is not None:
+                    self._fast.directory(other.tid, -1)
                 os.close(other.cwd)
                 other.cwd = -1
         status = procfs.status(task.tid)
         if status.threads > 1:
             self.shared_cwd.add(status.tgid)
+            if self._fast is not None:
+                self._fast.relative(False)
 
     def mask(self, task: Task) -> int:
         """The worker's umask."""

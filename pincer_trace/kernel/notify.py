@@ -28,6 +28,7 @@ _RESPONSE = struct.Struct("=QqiI")  # id, val, error, flags
 _ADDFD = struct.Struct("=QIIII")  # id, flags, srcfd, newfd, newfd_flags
 _ID = struct.Struct("=Q")
 _ZERO = bytes(NOTIFICATION_SIZE)
+unpack = _NOTIFICATION.unpack  # a buffer of NOTIFICATION_SIZE
 
 ERESTARTSYS = 512  # the kernel restarts the call or gives EINTR, as the signal's sigaction says (P74)
 
@@ -72,19 +73,16 @@ class Listener:
             try:
                 fcntl.ioctl(self.descriptor, IOCTL_RECV, buffer, True)
             except OSError as error:
-                if error.errno == errno.ENOENT:  # that task was killed meanwhile, or none is left (P95)
-                    if self._ended():
-                        return None
-                    continue
-                if error.errno == errno.EINTR:
-                    if self._ended():
-                        return None
-                    continue
-                raise
-            return _NOTIFICATION.unpack(buffer)
+                if self.is_over(error.errno):
+                    return None
+                continue
+            return unpack(buffer)
 
-    def _ended(self) -> bool:
-        return any(event & select.POLLHUP for _, event in self._poll.poll(0))
+    def is_over(self, error: int | None) -> bool:
+        """Whether RECV failed with `error` because the last task has ended. Raises OSError for any other cause."""
+        if error in (errno.ENOENT, errno.EINTR):  # a task was killed meanwhile, or none is left (P95)
+            return any(event & select.POLLHUP for _, event in self._poll.poll(0))
+        raise OSError(error, "SECCOMP_IOCTL_NOTIF_RECV")
 
     def wait(self, milliseconds: int) -> bool:
         """Whether a notification (or the end) is there within the time. For any thread but the receiving one."""

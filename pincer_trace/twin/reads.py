@@ -2,11 +2,13 @@
 
 A read that is allowed changes nothing, so it is recorded once for each (executable, object) with a count.
 The key holds the object's change time: a file that was changed, renamed or replaced is judged anew.
+What is decided here is also told to the fast path (kernel/fastpath.c), where there is one.
 """
 
 from __future__ import annotations
 
 import stat
+import threading
 import time
 
 from pincer_trace.effects import READ
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     import os
 
     from pincer_trace.gateway.tasks import Task
+    from pincer_trace.kernel.fastpath import FastPath
     from pincer_trace.ledger import Ledger
     from pincer_trace.twin.authority import Authority
 
@@ -25,9 +28,9 @@ _LIMIT = 50_000
 
 
 class Entry:
-    """One (executable, object): `count` is written by the receiving thread, `reported` by the flushing one."""
+    """One (executable, object): `count` is written by the receiving thread, the other numbers by the flushing one."""
 
-    __slots__ = ("count", "dev", "executable", "first", "ino", "path", "reported", "rule")
+    __slots__ = ("count", "counter", "dev", "executable", "fast", "first", "ino", "path", "queued", "reported", "rule")
 
     def __init__(self, executable: bytes, path: bytes, dev: int, ino: int, rule: str) -> None:
         self.executable = executable
@@ -37,7 +40,21 @@ class Entry:
         self.rule = rule
         self.first = time.time()
         self.count = 0
+        self.counter = -1  # of the fast path
+        self.fast = 0  # counted there
+        self.queued = False  # for the next report
         self.reported = 0
+
+
+class Files(set[bytes]):
+    """Absolute paths that lead to files, while the tree makes no other kind of name; the fast path has its own."""
+
+    fast: FastPath | None = None
+
+    def clear(self) -> None:
+        super().clear()
+        if self.fast is not None:
+            self.fast.clear_files()
 
 
 class Reads:
@@ -47,12 +64,19 @@ class Reads:
         self._authority = authority
         self._ledger = ledger
         self.hot: dict[tuple[int, int, int, int], Entry] = {}
-        self.files: set[bytes] = set()  # absolute paths that lead to files, while the tree makes no other kind of name
+        self.files = Files()
         self._entries: dict[tuple[int, bytes, int, int], Entry] = {}
         self._dirty: list[Entry] = []
         self._waiting: list[Entry] = []
         self._retired: list[Entry] = []
+        self._fast: FastPath | None = None
+        self._counters: list[Entry] = []  # of the fast path
+        self._reporting = threading.Lock()
         self.total = 0
+
+    def attach(self, fast: FastPath) -> None:
+        """From now on this fast path answers what is in `hot`."""
+        self._fast = self.files.fast = fast
 
     def admit(self, task: Task, target: Target, found: os.stat_result) -> Entry:
         """Judge a read that `hot` does not know. Raises Denied (recorded)."""
@@ -67,40 +91,71 @@ class Reads:
             self._entries[key] = entry
         plain = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)  # the hot path opens without a further look
         if plain and decision.verdict == ALLOW and (rule is None or not rule.when):
+            if len(self.hot) >= _LIMIT:
+                self._cool()
             self.hot[task.executable_id, found.st_dev, found.st_ino, found.st_ctime_ns] = entry
-        if len(self.hot) > _LIMIT:
-            self.hot.clear()
+            if self._fast is not None:
+                if entry.counter < 0:
+                    entry.counter = len(self._counters)
+                    self._counters.append(entry)
+                self._fast.admit(task.executable_id, found.st_dev, found.st_ino, found.st_ctime_ns, entry.counter)
         return entry
+
+    def _cool(self) -> None:
+        self.hot.clear()
+        if self._fast is not None:
+            self._fast.clear()
 
     def count(self, entry: Entry) -> None:
         """One read of it was answered."""
-        if entry.count == entry.reported:
+        entry.count += 1  # first: the flushing thread takes the mark away before it looks at the count
+        if not entry.queued:
+            entry.queued = True
             self._dirty.append(entry)
-        entry.count += 1
 
     def moved(self) -> None:
         """A directory got another name: what lies below must be named anew."""
-        self.hot.clear()
+        self._cool()
         self.files.clear()
 
     def _retire(self) -> None:
-        self._retired += self._entries.values()
+        with self._reporting:
+            self._absorb()
+            self._counters = []
+            self._retired += self._entries.values()
         self._entries = {}
-        self.hot.clear()
+        self._cool()
+
+    def _absorb(self) -> list[Entry]:
+        """Take over what the fast path has counted: the entries that grew."""
+        if self._fast is None:
+            return []
+        grown = []
+        for counter, growth in self._fast.collect(len(self._counters)):
+            entry = self._counters[counter]
+            entry.fast += growth
+            grown.append(entry)
+        return grown
 
     def flush(self) -> None:
         """Record what was read since the last flush. One thread calls this; a late count goes with the next one."""
-        ready, self._waiting = self._waiting, self._dirty
-        self._dirty = []
-        retired, self._retired = self._retired, []
-        self._report(ready + retired)
+        with self._reporting:
+            ready, self._waiting = self._waiting, self._dirty
+            self._dirty = []  # the receiving thread may still append to the old list: reported one time later
+            retired, self._retired = self._retired, []
+            self._report(ready + retired + self._absorb())
 
     def finish(self) -> None:
         """Record all that is left: nobody counts any more."""
-        self._report([*self._retired, *self._entries.values()])
+        with self._reporting:
+            self._absorb()
+            self._report([*self._retired, *self._entries.values()])
 
     def _report(self, entries: list[Entry]) -> None:
-        counted = [(entry, entry.count) for entry in entries if entry.count > entry.reported]
+        for entry in entries:
+            entry.queued = False
+        counts = {entry: entry.count + entry.fast for entry in entries}
+        counted = [(entry, count) for entry, count in counts.items() if count > entry.reported]
         if not counted:
             return
         self._ledger.reads(

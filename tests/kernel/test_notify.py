@@ -6,7 +6,6 @@ Only the packing of answers (P9) is looked at through a replaced ioctl, since it
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import fcntl
 import os
@@ -14,101 +13,15 @@ import select
 import signal
 import struct
 import threading
-from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kernel.trapped import exit_when, limit, trapped_call, worker
 
-from pincer_trace.kernel import libc, notify, table
+from pincer_trace.kernel import notify
 
-TRAPPED = libc.NUMBER["mknodat"]  # nothing that Python calls by itself
 _RESPONSE = struct.Struct("=QqiI")
-
-
-def tiny_filter() -> bytes:
-    """Notify one call, allow the rest."""
-    arch = table.AUDIT_ARCH[table.machine()]
-    code = [(0x20, 0, 0, 4), (0x15, 1, 0, arch), (0x06, 0, 0, 0x7FFF0000), (0x20, 0, 0, 0), (0x15, 0, 1, TRAPPED),
-            (0x06, 0, 0, 0x7FC00000), (0x06, 0, 0, 0x7FFF0000)]  # fmt: skip
-    return b"".join(struct.pack("=HBBI", *one) for one in code)
-
-
-class Worker:
-    """A child under `tiny_filter` that runs `act`; `listener` is ours."""
-
-    def __init__(self, act: Callable[[], int]) -> None:
-        told, tell = os.pipe()
-        wait, go = os.pipe()
-        self.pid = os.fork()
-        if self.pid == 0:
-            status = 99
-            try:
-                libc.set_no_new_privileges()
-                listener = libc.install_filter(tiny_filter())
-                os.write(tell, b"%d\n" % listener)
-                os.read(wait, 1)  # until the listener was taken
-                os.close(listener)  # else the copy keeps it alive in every child
-                status = act()
-            finally:
-                os._exit(status)
-        os.close(tell)
-        number = int(os.read(told, 16))
-        os.close(told)
-        pidfd = os.pidfd_open(self.pid)
-        self.listener = notify.Listener(libc.pidfd_getfd(pidfd, number))
-        os.close(pidfd)
-        os.write(go, b"x")
-        for descriptor in (wait, go):
-            os.close(descriptor)
-
-    def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
-
-    def status(self) -> int:
-        """Wait for the end: the exit status or minus the signal."""
-        _, status = os.waitpid(self.pid, 0)
-        self.pid = 0
-        return os.waitstatus_to_exitcode(status)
-
-
-@contextlib.contextmanager
-def worker(act: Callable[[], int]) -> Iterator[Worker]:
-    made = Worker(act)
-    try:
-        yield made
-    finally:
-        if made.pid:
-            made.kill()
-            made.status()
-        made.listener.close()
-
-
-def trapped_call(*arguments: int) -> int:
-    """The trapped call with `arguments`: its value, or minus errno."""
-    result = libc.syscall(TRAPPED, *(ctypes.c_long(a) for a in arguments))
-    return -ctypes.get_errno() if result < 0 else int(result)
-
-
-def exit_when(condition: bool) -> int:
-    return 0 if condition else 1
-
-
-@contextlib.contextmanager
-def limit(seconds: float) -> Iterator[None]:
-    """An endless ioctl must fail the test, not hang it: SIGALRM's handler raises."""
-
-    def expire(*_: object) -> None:
-        raise TimeoutError(f"still waiting after {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, expire)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def test_p04_a_task_killed_while_queued_does_not_end_the_loop() -> None:
@@ -315,10 +228,17 @@ def test_p09_continue_demands_a_known_reason(reason: str) -> None:
 
 
 def test_p09_nothing_else_answers() -> None:
-    """One function builds every response: no other module names the SEND ioctl or the CONTINUE flag."""
+    """One function builds every response: no other module names the SEND ioctl or the CONTINUE flag.
+
+    But for the fast path, which answers values and one errno, and whose source knows no CONTINUE.
+    """
     import pathlib
 
     package = pathlib.Path(notify.__file__).parent.parent
+    fast = (package / "kernel" / "fastpath.c").read_text()
+    assert fast.count("SECCOMP_IOCTL_NOTIF_SEND") == 1
+    assert "CONTINUE" not in fast
+    assert not [path for path in package.rglob("*.c") if path.name != "fastpath.c"]
     users = [
         path.relative_to(package).as_posix()
         for path in package.rglob("*.py")

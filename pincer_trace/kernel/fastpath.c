@@ -1,0 +1,373 @@
+/* The fast path: plain reads of what was judged before, answered without a step of Python.
+ *
+ * `fast_receive` receives notifications. A plain read by openat of an object that the tables know as judged, or of a
+ * name that is not there, it answers itself, and every open of /dev/null and its kin, which hold nothing and wait for
+ * nobody; any other notification it hands to its caller. It decides nothing: every
+ * entry of a table was put there by executor/hot.py and its kin after the profile had allowed that read, and goes as
+ * soon as one of them would judge anew. It is executor/hot.py once more, step by step, and whatever does not go as
+ * expected (an errno, a lease, a full table of descriptors) is left to that one, which does it again from the start.
+ *
+ * All functions but `fast_collect` belong to the receiving thread. Nothing here is needed: without a compiler at
+ * installation the same reads are answered by executor/hot.py.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <linux/seccomp.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <time.h>
+#include <unistd.h>
+
+#define VERSION 1 /* kernel/fastpath.py asks for it */
+
+#define TASKS 4096         /* one slot for each thread id modulo this; who finds none is known to Python alone */
+#define JUDGED (1u << 17)  /* slots; at most half of them are used */
+#define FILES (1u << 16)
+#define FILES_BYTES (4u << 20) /* of the paths of known files */
+#define COUNTERS 65536
+#define PROCFS 64 /* mounted procfs */
+#define PATH_BYTES 256
+
+#define TMPFILE_BIT 020000000 /* __O_TMPFILE; O_TMPFILE itself contains O_DIRECTORY */
+#define KNOWN 037777703       /* VALID_OPEN_FLAGS of the kernel: open and openat ignore others */
+#define WALK (O_DIRECTORY | O_NOFOLLOW)
+#define EFFECTFUL (O_CREAT | O_TRUNC | O_ACCMODE)  /* more than a plain read */
+#define LONG_WAY (TMPFILE_BIT | O_PATH | O_EXCL)
+#define NOT_COUNTED UINT32_MAX
+#define OURS (O_CLOEXEC | O_NOCTTY | O_NONBLOCK) /* executor/descriptors.py */
+#define STATUS (O_APPEND | O_NONBLOCK | O_ASYNC | O_DIRECT | O_NOATIME)
+
+struct task {
+    uint32_t tid; /* 0: free */
+    uint32_t executable;
+    int mem;
+    int cwd; /* -1: not known, or shared with threads that change it */
+    int64_t expires;
+};
+
+struct judged {
+    uint64_t device, inode;
+    int64_t changed;
+    uint32_t executable, generation, counter;
+};
+
+struct file {
+    uint64_t hash;
+    uint32_t offset, length, generation;
+};
+
+struct fast {
+    int listener;
+    int descriptors; /* /proc/self/fd */
+    int relative;    /* whether the known working directories are those of their tasks */
+    uint32_t judged_generation, judged_used, files_generation, files_used, path_bytes, procfs_count;
+    uint64_t procfs[PROCFS];
+    struct task tasks[TASKS];
+    struct judged judged[JUDGED];
+    struct file files[FILES];
+    char paths[FILES_BYTES];
+    _Atomic uint64_t counts[COUNTERS];
+    atomic_uchar dirty[COUNTERS];
+};
+
+/* What happened to a notification. The values from RECEIVED on are answers of fast_receive. */
+enum { DONE = -1, RECEIVED = 0, NOTHING = 1 };
+
+/* -- the tables ------------------------------------------------------------------------------------------------- */
+
+static uint64_t mix(uint64_t value) {
+    value ^= value >> 33;
+    value *= 0xff51afd7ed558ccdULL;
+    value ^= value >> 33;
+    value *= 0xc4ceb9fe1a85ec53ULL;
+    return value ^ value >> 33;
+}
+
+/* The entry of this key, or the free slot where it belongs. */
+static struct judged *find_judged(struct fast *f, uint32_t executable, uint64_t device, uint64_t inode, int64_t changed) {
+    uint32_t slot = (uint32_t)mix(inode ^ mix(device + executable) ^ (uint64_t)changed);
+    for (;; slot++) {
+        struct judged *entry = &f->judged[slot % JUDGED];
+        if (entry->generation != f->judged_generation ||
+            (entry->inode == inode && entry->device == device && entry->changed == changed &&
+             entry->executable == executable))
+            return entry;
+    }
+}
+
+static uint64_t hash_path(const char *path, size_t length) {
+    uint64_t hash = 0xcbf29ce484222325ULL; /* FNV-1a */
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ (unsigned char)path[i]) * 0x100000001b3ULL;
+    return mix(hash);
+}
+
+static struct file *find_file(struct fast *f, const char *path, size_t length, uint64_t hash) {
+    for (uint32_t slot = (uint32_t)hash;; slot++) {
+        struct file *entry = &f->files[slot % FILES];
+        if (entry->generation != f->files_generation ||
+            (entry->hash == hash && entry->length == length && !memcmp(f->paths + entry->offset, path, length)))
+            return entry;
+    }
+}
+
+static void remember_file(struct fast *f, struct file *entry, const char *path, size_t length, uint64_t hash) {
+    if (f->files_used >= FILES / 2 || f->path_bytes + length > FILES_BYTES)
+        return;
+    memcpy(f->paths + f->path_bytes, path, length);
+    *entry = (struct file){hash, f->path_bytes, (uint32_t)length, f->files_generation};
+    f->path_bytes += (uint32_t)length;
+    f->files_used++;
+}
+
+void fast_clear_files(struct fast *f) {
+    f->files_generation++;
+    f->files_used = f->path_bytes = 0;
+}
+
+/* -- one open --------------------------------------------------------------------------------------------------- */
+
+/* Never through a magic link: /proc/self and /dev/fd are ours here, and not the caller's (P26, P90). */
+static int walk(int base, const char *path, uint64_t flags, uint64_t resolve) {
+    struct open_how how = {.flags = flags, .resolve = resolve | RESOLVE_NO_MAGICLINKS};
+    return (int)syscall(SYS_openat2, base, path, &how, sizeof how);
+}
+
+static int in_procfs(const struct fast *f, uint64_t device) {
+    for (uint32_t i = 0; i < f->procfs_count; i++)
+        if (f->procfs[i] == device)
+            return 1;
+    return 0;
+}
+
+/* null, zero, full, random, urandom: executor/opens.py, Documentation/admin-guide/devices.txt */
+static int is_harmless(dev_t device) {
+    return major(device) == 1 && minor(device) < 16 && (1u << minor(device) & (1u << 3 | 1u << 5 | 1u << 7 | 1u << 8 | 1u << 9));
+}
+
+static int64_t changed_at(const struct stat *found) {
+    return (int64_t)found->st_ctim.tv_sec * 1000000000 + found->st_ctim.tv_nsec;
+}
+
+/* 0, or the errno. A task that died meanwhile needs no answer. */
+static int respond(struct fast *f, uint64_t id, int64_t value, int error) {
+    struct seccomp_notif_resp response = {.id = id, .val = value, .error = -error};
+    for (;;) {
+        if (!ioctl(f->listener, SECCOMP_IOCTL_NOTIF_SEND, &response) || errno == ENOENT)
+            return 0;
+        if (errno != EINTR)
+            return errno;
+    }
+}
+
+/* Puts `opened` into the worker, closes ours, then answers, in this order and in the long form: hazard P72. */
+static int give(struct fast *f, uint64_t id, int opened, int flags, uint32_t counter) {
+    struct seccomp_notif_addfd injection = {.id = id, .srcfd = (uint32_t)opened, .newfd_flags = flags & O_CLOEXEC};
+    int number = -1, error = 0;
+    if (!(flags & O_NONBLOCK) && fcntl(opened, F_SETFL, flags & STATUS))
+        error = errno;
+    while (!error) {
+        number = ioctl(f->listener, SECCOMP_IOCTL_NOTIF_ADDFD, &injection);
+        if (number >= 0)
+            break;
+        if (errno != EINTR) /* then nothing was installed */
+            error = errno;
+    }
+    close(opened);
+    if (error == ENOENT)
+        return DONE;
+    if (error || respond(f, id, number, 0))
+        return RECEIVED;
+    if (counter == NOT_COUNTED)
+        return DONE;
+    /* The collector takes the mark away before it reads the count: so the count comes first. */
+    atomic_fetch_add_explicit(&f->counts[counter], 1, memory_order_relaxed);
+    atomic_store_explicit(&f->dirty[counter], 1, memory_order_release);
+    return DONE;
+}
+
+/* Opens what is pinned, without a second walk, gives it and lets go of the pin. */
+static int reopen(struct fast *f, uint64_t id, int held, int flags, uint32_t counter) {
+    char name[16], *digit = name + sizeof name;
+    *--digit = 0;
+    int rest = held;
+    do
+        *--digit = (char)('0' + rest % 10);
+    while (rest /= 10);
+    int opened = openat(f->descriptors, digit, (flags & ~(O_CREAT | O_TRUNC | O_NOFOLLOW)) | OURS);
+    close(held);
+    return opened < 0 ? RECEIVED : give(f, id, opened, flags, counter);
+}
+
+/* DONE, or RECEIVED: the long way. `pin` gets a pinned object that the tables do not know. */
+static int serve(struct fast *f, const struct seccomp_notif *n, int *pin) {
+    char path[PATH_BYTES];
+    struct stat found;
+    struct timespec now;
+    int flags = (int)n->data.args[2] & KNOWN;
+    const struct task *task = &f->tasks[n->pid % TASKS];
+
+    if ((flags & LONG_WAY) || task->tid != n->pid || !n->pid)
+        return RECEIVED;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if ((int64_t)now.tv_sec * 1000000000 + now.tv_nsec >= task->expires)
+        return RECEIVED;
+    ssize_t got = pread(task->mem, path, sizeof path, (off_t)n->data.args[1]);
+    size_t length = got > 0 ? strnlen(path, (size_t)got) : 0;
+    if (!length || length == (size_t)got)
+        return RECEIVED;
+
+    int base = AT_FDCWD, absolute = path[0] == '/', device = absolute && !strncmp(path, "/dev/", 5);
+    struct file *file = NULL;
+    uint64_t hash = 0;
+    if ((flags & EFFECTFUL) && !device)
+        return RECEIVED;
+    if (absolute) {
+        hash = hash_path(path, length);
+        file = find_file(f, path, length, hash);
+        if (file->generation == f->files_generation && !(flags & EFFECTFUL)) {
+            /* It leads to a file: no open for reading has an effect. */
+            int opened = walk(AT_FDCWD, path, (uint64_t)(flags | OURS), 0);
+            if (opened >= 0) {
+                if (!fstat(opened, &found)) {
+                    const struct judged *entry =
+                        find_judged(f, task->executable, found.st_dev, found.st_ino, changed_at(&found));
+                    if (entry->generation == f->judged_generation)
+                        return give(f, n->id, opened, flags, entry->counter);
+                }
+                close(opened);
+            }
+            file->length = 0; /* it may be anything by now: forgotten, and pinned first */
+            file = NULL;
+        }
+    } else {
+        base = task->cwd;
+        if (base < 0 || !f->relative || (int)n->data.args[0] != AT_FDCWD)
+            return RECEIVED;
+    }
+
+    int held = walk(base, path, (uint64_t)(O_PATH | O_CLOEXEC | (flags & WALK)), 0);
+    if (held < 0) {
+        /* Not there, by a walk that met no link and no procfs: then it is not there for the worker either. */
+        if (errno != ENOENT || (flags & EFFECTFUL) || strstr(path, "proc"))
+            return RECEIVED;
+        held = walk(base, path, O_PATH | O_CLOEXEC, RESOLVE_NO_SYMLINKS);
+        if (held >= 0 || errno != ENOENT) {
+            if (held >= 0)
+                close(held);
+            return RECEIVED;
+        }
+        if (base >= 0 && (fstat(base, &found) || in_procfs(f, found.st_dev)))
+            return RECEIVED;
+        return respond(f, n->id, 0, ENOENT) ? RECEIVED : DONE;
+    }
+    if (fstat(held, &found) || in_procfs(f, found.st_dev)) {
+        close(held);
+        return RECEIVED;
+    }
+    if (S_ISCHR(found.st_mode) && is_harmless(found.st_rdev) && !(flags & O_DIRECTORY))
+        return reopen(f, n->id, held, flags, NOT_COUNTED);
+    if (flags & EFFECTFUL) {
+        close(held);
+        return RECEIVED;
+    }
+    const struct judged *entry = find_judged(f, task->executable, found.st_dev, found.st_ino, changed_at(&found));
+    if (entry->generation != f->judged_generation) {
+        *pin = held;
+        return RECEIVED;
+    }
+    if (file && file->generation != f->files_generation && S_ISREG(found.st_mode))
+        remember_file(f, file, path, length, hash);
+    return reopen(f, n->id, held, flags, entry->counter);
+}
+
+/* -- what Python calls ------------------------------------------------------------------------------------------ */
+
+int fast_version(void) { return VERSION; }
+
+/* NULL without memory. `procfs` are the devices of every mounted procfs. */
+struct fast *fast_new(int listener, int descriptors, const uint64_t *procfs, uint32_t count) {
+    if (count > PROCFS)
+        return NULL;
+    struct fast *f = calloc(1, sizeof *f);
+    if (!f)
+        return NULL;
+    f->listener = listener;
+    f->descriptors = descriptors;
+    f->relative = 1;
+    f->judged_generation = f->files_generation = 1;
+    memcpy(f->procfs, procfs, count * sizeof *procfs);
+    f->procfs_count = count;
+    return f;
+}
+
+void fast_free(struct fast *f) { free(f); }
+
+/* Waits for a notification that is not for us: RECEIVED, or the errno of the kernel. Without `enabled` none is.
+ * `pin` is the object of a plain read that is not judged yet, pinned and the caller's to close, or -1. */
+int fast_receive(struct fast *f, int enabled, struct seccomp_notif *n, int *pin) {
+    *pin = -1;
+    for (;;) {
+        memset(n, 0, sizeof *n); /* the kernel refuses a dirty buffer with EINVAL (P4) */
+        if (ioctl(f->listener, SECCOMP_IOCTL_NOTIF_RECV, n))
+            return errno;
+        if (!enabled || n->data.nr != SYS_openat || serve(f, n, pin) == RECEIVED)
+            return RECEIVED;
+    }
+}
+
+/* The worker's thread `tid`: its memory, its program, until when (CLOCK_MONOTONIC, ns) that is so. */
+void fast_task(struct fast *f, uint32_t tid, uint32_t executable, int mem, int64_t expires) {
+    f->tasks[tid % TASKS] = (struct task){tid, executable, mem, -1, expires};
+}
+
+/* Called before its descriptors are closed. */
+void fast_forget(struct fast *f, uint32_t tid) {
+    if (f->tasks[tid % TASKS].tid == tid)
+        f->tasks[tid % TASKS].tid = 0;
+}
+
+/* The working directory of one thread; -1: not known any more. */
+void fast_directory(struct fast *f, uint32_t tid, int cwd) {
+    if (f->tasks[tid % TASKS].tid == tid)
+        f->tasks[tid % TASKS].cwd = cwd;
+}
+
+void fast_relative(struct fast *f, int relative) { f->relative = relative; }
+
+/* 0, or -1 when the table is full. */
+int fast_admit(struct fast *f, uint32_t executable, uint64_t device, uint64_t inode, int64_t changed, uint32_t counter) {
+    struct judged *entry = find_judged(f, executable, device, inode, changed);
+    if (counter >= COUNTERS || f->judged_used >= JUDGED / 2)
+        return -1;
+    if (entry->generation != f->judged_generation)
+        f->judged_used++;
+    *entry = (struct judged){device, inode, changed, executable, f->judged_generation, counter};
+    return 0;
+}
+
+void fast_clear(struct fast *f) {
+    f->judged_generation++;
+    f->judged_used = 0;
+}
+
+/* Which of the first `used` counters grew since the last call, and by how much: how many. Any thread, one at a time. */
+uint32_t fast_collect(struct fast *f, uint32_t used, uint32_t *counters, uint64_t *growth) {
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < used; i++) {
+        if (!atomic_load_explicit(&f->dirty[i], memory_order_relaxed))
+            continue;
+        atomic_exchange_explicit(&f->dirty[i], 0, memory_order_acquire);
+        counters[found] = i;
+        growth[found++] = atomic_exchange_explicit(&f->counts[i], 0, memory_order_relaxed);
+    }
+    return found;
+}

@@ -1,0 +1,145 @@
+"""The tables of kernel/fastpath.c, through ctypes. Where it was not compiled at installation, `load` gives None.
+
+All methods but `collect` belong to the receiving thread.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+
+from pincer_trace.kernel.notify import NOTIFICATION_SIZE, unpack
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pincer_trace.kernel.notify import Listener
+
+_VERSION = 1
+COUNTERS = 65536
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_LIBRARY = os.path.join(_HERE, "_fastpath.so")
+_SOURCE = os.path.join(_HERE, "fastpath.c")
+
+_u32, _u64, _i64, _int, _pointer = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int64, ctypes.c_int, ctypes.c_void_p
+
+
+def load(listener: Listener, descriptors: int, procfs: Iterable[int]) -> FastPath | None:
+    """The fast path of this listener, or None. `descriptors` is /proc/self/fd, `procfs` the devices of every procfs."""
+    path = available()
+    devices = tuple(procfs)
+    if not path or listener.descriptor < 0:  # a scripted listener has none
+        return None
+    try:
+        return FastPath(ctypes.CDLL(path), listener, descriptors, devices)
+    except OSError:
+        return None
+
+
+def available() -> str:
+    """The compiled library, or "" where the reads are answered in Python."""
+    if os.environ.get("PINCER_TRACE_PURE"):
+        return ""
+    try:
+        compiled = os.stat(_LIBRARY).st_mtime_ns
+    except OSError:
+        return ""
+    try:
+        if os.stat(_SOURCE).st_mtime_ns > compiled:
+            return ""  # a checkout whose source was changed since
+    except OSError:
+        pass  # an installation has no source
+    return _LIBRARY
+
+
+class FastPath:
+    """One set of tables. Raises OSError when the library is of another version, or there is no memory."""
+
+    def __init__(self, library: ctypes.CDLL, listener: Listener, descriptors: int, procfs: tuple[int, ...]) -> None:
+        if library.fast_version() != _VERSION:
+            raise OSError(errno.ENOEXEC, "another version", _LIBRARY)
+        new = library.fast_new
+        new.restype = _pointer
+        new.argtypes = (_int, _int, ctypes.POINTER(_u64), _u32)
+        self._state = _pointer(new(listener.descriptor, descriptors, (_u64 * len(procfs))(*procfs), len(procfs)))
+        if not self._state:
+            raise OSError(errno.ENOMEM, "tables", _LIBRARY)
+        self._listener = listener
+        self._free = library.fast_free
+        self._notification = ctypes.create_string_buffer(NOTIFICATION_SIZE)
+        self._pin = _int(-1)
+        self._receive = library.fast_receive
+        self._receive.argtypes = (_pointer, _int, _pointer, ctypes.POINTER(_int))
+        self._arguments = (ctypes.byref(self._notification), ctypes.byref(self._pin))
+        quick = ctypes.PyDLL(_LIBRARY)  # these are over before giving up the interpreter's lock would be
+        self._task = _declare(quick.fast_task, _u32, _u32, _int, _i64)
+        self._forget = _declare(quick.fast_forget, _u32)
+        self._directory = _declare(quick.fast_directory, _u32, _int)
+        self._relative = _declare(quick.fast_relative, _int)
+        self._admit = _declare(quick.fast_admit, _u32, _u64, _u64, _i64, _u32)
+        self._clear = _declare(quick.fast_clear)
+        self._clear_files = _declare(quick.fast_clear_files)
+        self._collect = _declare(quick.fast_collect, _u32, ctypes.POINTER(_u32), ctypes.POINTER(_u64))
+        self._counters = (_u32 * COUNTERS)()
+        self._growth = (_u64 * COUNTERS)()
+
+    def receive(self, enabled: bool) -> tuple[int, ...] | None:
+        """As `Listener.receive`; what the tables know is answered here, if `enabled`."""
+        if self._pin.value >= 0:
+            os.close(self.take_pin())  # its task was gone
+        while True:
+            error = self._receive(self._state, enabled, *self._arguments)
+            if not error:
+                return unpack(self._notification)
+            if self._listener.is_over(error):
+                return None
+
+    def take_pin(self) -> int:
+        """The object of the last notification, pinned, where that is a plain read which nobody has judged; -1."""
+        pin = self._pin.value
+        self._pin.value = -1
+        return pin
+
+    def task(self, tid: int, executable: int, mem: int, expires: float) -> None:
+        """The thread's memory and program; `expires` by the monotonic clock, in seconds."""
+        self._task(self._state, tid, executable, mem, int(expires * 1e9))
+
+    def forget(self, tid: int) -> None:
+        """Before the descriptors of this thread are closed."""
+        self._forget(self._state, tid)
+
+    def directory(self, tid: int, cwd: int) -> None:
+        """Its working directory; -1 when that is not known any more."""
+        self._directory(self._state, tid, cwd)
+
+    def relative(self, allowed: bool) -> None:
+        """Whether working directories are those of their threads alone."""
+        self._relative(self._state, allowed)
+
+    def admit(self, executable: int, device: int, inode: int, changed: int, counter: int) -> bool:
+        """Reads of this object by this program are allowed, and counted by `counter`. False: no room."""
+        return bool(self._admit(self._state, executable, device, inode, changed, counter) == 0)
+
+    def clear(self) -> None:
+        """Forget what was admitted."""
+        self._clear(self._state)
+
+    def clear_files(self) -> None:
+        """Forget which absolute paths lead to files."""
+        self._clear_files(self._state)
+
+    def collect(self, used: int) -> list[tuple[int, int]]:
+        """(counter, growth since the last call) of those below `used` that grew. For any thread, one at a time."""
+        found = self._collect(self._state, used, self._counters, self._growth)
+        return [(self._counters[i], self._growth[i]) for i in range(found)]
+
+    def close(self) -> None:
+        """Free the tables; nothing may be called afterwards."""
+        self._free(self._state)
+
+
+def _declare(function: ctypes._NamedFuncPointer, *arguments: type) -> ctypes._NamedFuncPointer:
+    function.argtypes = (_pointer, *arguments)
+    return function

@@ -1,0 +1,498 @@
+"""The compiled fast path on the real kernel: what it answers, and above all what it leaves to the long way.
+
+The worker is a forked child whose openat is trapped; the tables are filled here, as the engine would.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import random
+import resource
+import signal
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kernel.trapped import Worker, limit, tiny_filter
+
+from pincer_trace.kernel import fastpath, libc
+
+pytestmark = pytest.mark.skipif(not fastpath.available(), reason="the fast path is not compiled: scripts/compile")
+
+OPENAT = libc.NUMBER["openat"]
+PROGRAM = 7  # the number of the worker's executable
+
+
+class Bench:
+    """A worker that makes `opens` (path, flags) one by one; `answers` has what each gave: a value or minus errno."""
+
+    def __init__(self, opens: list[tuple[bytes, int]], before: Callable[[], None] = lambda: None) -> None:
+        self._told, tell = os.pipe()
+
+        def act() -> int:
+            before()
+            for path, flags in opens:
+                opened = libc.syscall(OPENAT, libc.AT_FDCWD, path, flags, 0)
+                if opened < 0:
+                    os.write(tell, b"%d\n" % -libc.get_errno())
+                    continue
+                found, status = os.fstat(opened), fcntl.fcntl(opened, fcntl.F_GETFL)
+                closes = fcntl.fcntl(opened, fcntl.F_GETFD)
+                os.write(tell, b"%d %d %d\n" % (found.st_ino, status, closes))
+                os.close(opened)
+            return 0
+
+        self.worker = Worker(act, tiny_filter(OPENAT))
+        os.close(tell)
+        self.names = os.open("/proc/self/fd", os.O_PATH | os.O_DIRECTORY)
+        self.mem = os.open(f"/proc/{self.worker.pid}/mem", os.O_RDONLY)
+        loaded = fastpath.load(self.worker.listener, self.names, {os.stat("/proc").st_dev})
+        assert loaded is not None
+        self.fast = loaded
+        self.handed: list[tuple[int, str]] = []  # (pin's inode or -1, path) of what came to the long way
+        self.know()
+
+    def know(self, expires: float | None = None) -> None:
+        self.fast.task(self.worker.pid, PROGRAM, self.mem, time.monotonic() + 60 if expires is None else expires)
+
+    def admit(self, path: str | Path, counter: int = 0, program: int = PROGRAM) -> None:
+        found = os.stat(path)
+        assert self.fast.admit(program, found.st_dev, found.st_ino, found.st_ctime_ns, counter)
+
+    def serve(self, each: Callable[[int], None] = lambda number: None) -> list[str]:
+        """Answer EPERM to all that is handed over, until the end; what each open gave. `each` is told of every one."""
+        with limit(20):
+            while (one := self.fast.receive(True)) is not None:
+                pin = self.fast.take_pin()
+                path = os.pread(self.mem, 256, one[7]).partition(b"\0")[0]
+                self.handed.append((os.fstat(pin).st_ino if pin >= 0 else -1, os.fsdecode(path)))
+                if pin >= 0:
+                    os.close(pin)
+                self.worker.listener.respond(one[0], error=errno.EPERM)
+                each(len(self.handed))
+        assert self.worker.status() == 0
+        with open(self._told, closefd=False) as answers:
+            return answers.read().splitlines()
+
+    def close(self) -> None:
+        if self.worker.pid:
+            self.worker.kill()
+            self.worker.status()
+        self.worker.listener.close()
+        self.fast.close()
+        for descriptor in (self._told, self.names, self.mem):
+            os.close(descriptor)
+
+
+@pytest.fixture
+def bench() -> Iterator[Callable[..., Bench]]:
+    made: list[Bench] = []
+
+    def make(*opens: tuple[str | Path, int], before: Callable[[], None] = lambda: None) -> Bench:
+        made.append(Bench([(os.fsencode(path), flags) for path, flags in opens], before))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "file"
+    path.write_text("content")
+    return path
+
+
+def inode(path: str | Path) -> str:
+    return str(os.stat(path).st_ino)
+
+
+def check_unread(fifo: Path) -> None:
+    """Nobody has the FIFO open for reading."""
+    with pytest.raises(OSError, match="No such device") as caught:
+        os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+    assert caught.value.errno == errno.ENXIO
+
+
+HANDED = f"-{errno.EPERM}"
+
+
+def test_what_was_judged_is_answered_here(bench, file):
+    one = bench(*[(file, os.O_RDONLY)] * 3, (file.parent, os.O_RDONLY | os.O_DIRECTORY))
+    one.admit(file, 4)
+    one.admit(file.parent, 5)
+    answers = one.serve()
+    assert [answer.split()[0] for answer in answers] == [inode(file)] * 3 + [inode(file.parent)]
+    assert one.handed == []
+    assert one.fast.collect(10) == [(4, 3), (5, 1)]
+    assert one.fast.collect(10) == []
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["pinned", "known-file"])
+def test_status_flags_and_close_on_exec_are_the_callers(bench, file, known):
+    asked = [0, os.O_NONBLOCK, os.O_APPEND, os.O_NOATIME, os.O_CLOEXEC, os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC]
+    one = bench(*[(file, flags) for flags in ([0] * 2 if known else []) + asked])
+    one.admit(file)
+    answers = one.serve()[2 if known else 0 :]
+    native = []
+    for flags in asked:
+        opened = os.open(file, flags)
+        native.append((fcntl.fcntl(opened, fcntl.F_GETFL), int(bool(flags & os.O_CLOEXEC))))
+        os.close(opened)
+    assert [tuple(map(int, answer.split()[1:])) for answer in answers] == native
+
+
+def test_what_nobody_judged_is_handed_over_pinned(bench, file):
+    other = file.parent / "other"
+    other.write_text("")
+    one = bench((file, 0), (other, 0), (file, 0))
+    one.admit(other, program=PROGRAM + 1)  # another program's
+    assert one.serve() == [HANDED] * 3
+    assert one.handed == [
+        (file.stat().st_ino, str(file)),
+        (other.stat().st_ino, str(other)),
+        (file.stat().st_ino, str(file)),
+    ]
+
+
+def test_a_changed_object_is_judged_anew(bench, file):
+    ask = file.parent / "ask"
+    one = bench((file, 0), (file, 0), (ask, os.O_WRONLY), (file, 0))
+    one.admit(file)
+    answers = one.serve(lambda number: file.chmod(0o600))  # between the second and the last open
+    assert [answer.split()[0] for answer in answers] == [inode(file)] * 2 + [HANDED] * 2
+    assert one.handed[-1] == (file.stat().st_ino, str(file))
+
+
+def test_after_clear_nothing_is_judged(bench, file):
+    one = bench((file, 0))
+    one.admit(file)
+    one.fast.clear()
+    assert one.serve() == [HANDED]
+
+
+def test_absent_names_are_absent(bench, file, tmp_path):
+    (tmp_path / "dangling").symlink_to("nowhere")
+    absent, below, link = tmp_path / "absent", file / "below", tmp_path / "dangling"
+    looped = Path("/proc/self/task/absent")
+    one = bench((absent, 0), (below, 0), (link, 0), (absent, os.O_WRONLY), (looped, 0), (tmp_path / "proc-absent", 0))
+    assert one.serve() == [f"-{errno.ENOENT}"] + [HANDED] * 5
+    assert [path for _, path in one.handed] == [
+        str(below),
+        str(link),
+        str(absent),
+        str(looped),
+        str(tmp_path / "proc-absent"),
+    ]
+    assert {pin for pin, _ in one.handed} == {-1}
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [os.O_WRONLY, os.O_RDWR, os.O_RDONLY | os.O_CREAT, os.O_RDONLY | os.O_TRUNC, os.O_PATH, os.O_TMPFILE | os.O_RDWR,
+     os.O_WRONLY | os.O_RDWR, os.O_RDONLY | os.O_EXCL],
+)  # fmt: skip
+def test_what_is_no_plain_read_is_handed_over(bench, file, flags):
+    one = bench((file, 0), (file, 0), (file, flags), (file.parent, flags))
+    one.admit(file)
+    one.admit(file.parent)
+    assert one.serve()[2:] == [HANDED] * 2
+    assert {pin for pin, _ in one.handed} == {-1}
+    assert file.read_text() == "content"
+
+
+def test_links_are_followed_or_not_as_asked(bench, file, tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(file)
+    one = bench((link, 0), (link, os.O_NOFOLLOW), (file, os.O_NOFOLLOW))
+    one.admit(file)
+    answers = one.serve()
+    assert [answer.split()[0] for answer in answers] == [inode(file), HANDED, inode(file)]
+    assert one.handed == [(os.lstat(link).st_ino, str(link))]
+
+
+@pytest.mark.parametrize("name", ["null", "zero", "full", "urandom"])
+def test_devices_that_hold_nothing(bench, name):
+    path = f"/dev/{name}"
+    flags = [
+        0,
+        os.O_WRONLY | os.O_CREAT | os.O_TRUNC,
+        os.O_RDWR | os.O_CLOEXEC,
+        os.O_RDONLY | os.O_DIRECTORY,
+        os.O_WRONLY | os.O_CREAT | os.O_EXCL,
+    ]
+    one = bench(*[(path, flag) for flag in flags])
+    answers = one.serve()
+    assert [answer.split()[0] for answer in answers] == [inode(path)] * 3 + [HANDED] * 2
+    assert [int(answer.split()[1]) & os.O_ACCMODE for answer in answers[:3]] == [os.O_RDONLY, os.O_WRONLY, os.O_RDWR]
+    assert one.fast.collect(10) == []
+
+
+def test_other_devices_and_fifos_are_not_opened(bench, file, tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    one = bench(("/dev/tty", 0), ("/dev/ptmx", os.O_RDWR), (fifo, 0), ("/dev/absent", os.O_WRONLY | os.O_CREAT))
+    assert one.serve(lambda _: check_unread(fifo)) == [HANDED] * 4
+    assert one.handed[2] == (fifo.stat().st_ino, str(fifo))
+    assert not os.path.exists("/dev/absent")
+
+
+def test_p14_a_known_name_that_became_a_fifo_is_pinned_first(bench, file):
+    """The engine forgets the names of files when the tree makes a name of another kind: then no writer is let go."""
+    one = bench((file, 0), (file, 0), (file, os.O_WRONLY), (file, 0))
+    one.admit(file)
+    opened: list[int] = []
+    writer = threading.Thread(target=lambda: opened.append(os.open(file, os.O_WRONLY)))
+
+    def replace(number: int) -> None:
+        if number > 1:
+            return
+        file.unlink()
+        os.mkfifo(file)
+        one.fast.clear_files()
+        writer.start()
+        while b"fifo" not in (where := Path(f"/proc/self/task/{writer.native_id}/wchan").read_bytes()) and (
+            b"wait_for_partner" not in where
+        ):
+            time.sleep(0)
+
+    assert one.serve(replace)[2:] == [HANDED] * 2
+    assert opened == []
+    reader = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
+    writer.join()
+    for descriptor in (reader, *opened):
+        os.close(descriptor)
+
+
+def test_p90_procfs_is_never_answered(bench):
+    one = bench(("/proc/self/status", 0), ("/proc/uptime", 0), ("/proc", os.O_DIRECTORY))
+    for path in ("/proc/uptime", "/proc"):
+        one.admit(path)
+    assert one.serve() == [HANDED] * 3
+    assert {pin for pin, _ in one.handed} == {-1}
+
+
+def test_p26_magic_links_are_left_to_the_long_way(bench, file):
+    """Here they would lead to what the supervisor has open."""
+    ours = os.open(file, os.O_RDONLY)
+    names = [f"/dev/fd/{ours}", f"/proc/self/fd/{ours}", "/proc/self/cwd", "/proc/thread-self/root/etc", "/dev/stdin"]
+    one = bench(*[(name, flags) for name in names for flags in (0, os.O_NOFOLLOW)])
+    one.admit(file)
+    one.admit("/etc")
+    one.admit(os.getcwd())
+    try:
+        assert one.serve() == [HANDED] * 10
+        assert not {pin for pin, _ in one.handed} & {os.stat(path).st_ino for path in (file, "/etc", ".", "/dev/null")}
+    finally:
+        os.close(ours)
+
+
+def test_p73_a_leased_file_is_left_to_the_long_way(bench, file):
+    holder = os.open(file, os.O_RDWR)
+    signal.signal(signal.SIGIO, signal.SIG_IGN)
+    fcntl.fcntl(holder, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    one = bench((file, 0))
+    one.admit(file)
+    try:
+        assert one.serve() == [HANDED]
+    finally:
+        fcntl.fcntl(holder, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        os.close(holder)
+        signal.signal(signal.SIGIO, signal.SIG_DFL)
+
+
+def test_p13_a_full_table_is_left_to_the_long_way(bench, file):
+    one = bench((file, 0), before=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3)))
+    one.admit(file)
+    assert one.serve() == [HANDED]
+    assert one.fast.collect(10) == []
+
+
+def test_p94_a_forgotten_or_expired_task_is_not_answered(bench, file):
+    for forget in (lambda one: one.fast.forget(one.worker.pid), lambda one: one.know(expires=time.monotonic())):
+        one = bench((file, 0))
+        one.admit(file)
+        forget(one)
+        assert one.serve() == [HANDED]
+        assert one.handed == [(-1, str(file))]
+
+
+def test_relative_names_need_a_known_directory(bench, file, tmp_path):
+    here = os.open(tmp_path, os.O_PATH)
+    opens = [("file", 0), ("absent", 0), ("file", os.O_WRONLY), ("file", 0)]
+    try:
+        one = bench(*opens, before=lambda: os.chdir(tmp_path))
+        one.admit(file)
+        one.fast.directory(one.worker.pid, here)
+        answers = one.serve(lambda number: one.fast.directory(one.worker.pid, -1))
+        assert [answer.split()[0] for answer in answers] == [inode(file), f"-{errno.ENOENT}", HANDED, HANDED]
+        one = bench(*opens, before=lambda: os.chdir(tmp_path))
+        one.admit(file)
+        one.fast.directory(one.worker.pid, here)
+        one.fast.relative(False)
+        assert one.serve() == [HANDED] * 4
+    finally:
+        os.close(here)
+
+
+@pytest.mark.parametrize("name", [b"", b"/" + b"a" * 300, b"/" + b"a" * 254, b"/" + b"a" * 255])
+def test_odd_names(bench, name):
+    """Of 256 bytes and more with the final NUL: not read to the end here."""
+    one = bench((os.fsdecode(name), 0))
+    answers = one.serve()
+    assert answers == ([f"-{errno.ENOENT}"] if len(name) == 255 else [HANDED])
+
+
+def test_a_path_that_cannot_be_read(bench, file):
+    one = bench((file, 0))
+    closed = os.open("/dev/null", os.O_RDONLY)
+    one.fast.task(one.worker.pid, PROGRAM, closed, time.monotonic() + 60)
+    assert one.serve() == [HANDED]
+    os.close(closed)
+
+
+def test_a_task_that_dies_paused_costs_nothing(bench, file):
+    one = bench((file, 0))
+    while not one.worker.listener.wait(1000):
+        pass
+    one.worker.kill()
+    one.worker.status()
+    with limit(10):
+        assert one.fast.receive(True) is None
+
+
+def test_disabled_it_only_receives(bench, file):
+    one = bench((file, 0))
+    one.admit(file)
+    with limit(10):
+        notification = one.fast.receive(False)
+    assert notification is not None
+    assert notification[3] == OPENAT
+    assert one.fast.take_pin() == -1
+    one.worker.listener.respond(notification[0], error=errno.EPERM)
+    assert one.serve() == [HANDED]
+
+
+def test_no_read_is_lost_between_counting_and_collecting(bench, file):
+    one = bench(*[(file, 0)] * 3000)
+    one.admit(file, 9)
+    collected, done = [], threading.Event()
+
+    def collect() -> None:
+        while not done.is_set():
+            collected.extend(one.fast.collect(10))
+
+    thread = threading.Thread(target=collect)
+    thread.start()
+    try:
+        assert len(one.serve()) == 3000
+    finally:
+        done.set()
+        thread.join()
+    collected += one.fast.collect(10)
+    assert {counter for counter, _ in collected} == {9}
+    assert sum(growth for _, growth in collected) == 3000
+
+
+def test_the_tables_are_a_dictionary(bench, tmp_path):
+    """Random admissions, changes and clearings of 200 files: exactly what a dictionary would know is answered."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    dice = random.Random(seed)
+    files = [tmp_path / f"f{number}" for number in range(200)]
+    for path in files:
+        path.write_text("")
+    order = [dice.choice(files) for _ in range(1500)]
+    act = tmp_path / "act"  # its opening for writing comes to the long way, which then changes the tables
+    one = bench(*[pair for path in order for pair in ((path, 0), (act, os.O_WRONLY))])
+    known: dict[tuple[int, int], Path] = {}
+    expected, position = [], 0
+
+    def key(path: Path) -> tuple[int, int]:
+        return path.stat().st_ino, path.stat().st_ctime_ns
+
+    def change(_: int) -> None:
+        nonlocal position
+        if one.handed[-1][1] != str(act):
+            return
+        dice_roll = dice.random()
+        some = dice.sample(files, 20)
+        if dice_roll < 0.02:
+            one.fast.clear()
+            known.clear()
+        elif dice_roll < 0.1:
+            one.fast.clear_files()
+        elif dice_roll < 0.5:
+            for path in some:
+                one.admit(path, counter=int(path.name[1:]))
+                known[key(path)] = path
+        elif dice_roll < 0.6:
+            for path in some:
+                path.chmod(0o600 if path.stat().st_mode & 0o77 else 0o644)
+        position += 1
+        if position < len(order):
+            expected.append(key(order[position]) in known)
+
+    expected.append(False)
+    answers = one.serve(change)[::2]
+    assert [answer != HANDED for answer in answers] == expected
+    assert sum(expected) > 100
+
+
+def test_the_tables_end(bench, file):
+    one = bench((file, 0))
+    admitted = 0
+    while one.fast.admit(PROGRAM, 1, admitted + 10, 1, 1):
+        admitted += 1
+        assert admitted <= 1 << 17
+    assert admitted == 1 << 16
+    assert one.serve() == [HANDED]
+    assert not one.fast.admit(PROGRAM, 1, 5, 1, fastpath.COUNTERS)
+
+
+def test_another_version_is_not_used(monkeypatch, bench, file):
+    one = bench((file, 0))
+    monkeypatch.setattr(fastpath, "_VERSION", 99)
+    assert fastpath.load(one.worker.listener, one.names, set()) is None
+    assert one.serve() == [HANDED]
+
+
+def test_where_it_is_not_compiled(monkeypatch, tmp_path):
+    monkeypatch.setenv("PINCER_TRACE_PURE", "1")
+    assert fastpath.available() == ""
+    monkeypatch.delenv("PINCER_TRACE_PURE")
+    assert fastpath.available() != ""
+    monkeypatch.setattr(fastpath, "_LIBRARY", str(tmp_path / "absent.so"))
+    assert fastpath.available() == ""
+    older = tmp_path / "older.so"
+    older.write_text("")
+    os.utime(older, (1, 1))
+    monkeypatch.setattr(fastpath, "_LIBRARY", str(older))
+    assert fastpath.available() == ""
+
+
+def test_constants_are_those_of_python() -> None:
+    """What executor/ and the source of the fast path both say."""
+    from pincer_trace.executor import descriptors, opens
+
+    source = Path(fastpath.__file__).with_name("fastpath.c").read_text()
+    assert f"#define KNOWN 0{opens.KNOWN:o} " in source
+    assert f"#define VERSION {fastpath._VERSION} " in source
+    assert f"#define COUNTERS {fastpath.COUNTERS}\n" in source
+    for name, words in (("OURS", ("CLOEXEC", "NOCTTY", "NONBLOCK")), ("WALK", ("DIRECTORY", "NOFOLLOW")),
+                        ("STATUS", ("APPEND", "NONBLOCK", "ASYNC", "DIRECT", "NOATIME"))):  # fmt: skip
+        value = 0
+        for word in words:
+            value |= getattr(os, f"O_{word}")
+        assert getattr(descriptors, name) == value
+        assert f"#define {name} ({' | '.join('O_' + word for word in words)})" in source
+    minors = {os.minor(device) for device in opens._HARMLESS_DEVICES}
+    line = next(line for line in source.splitlines() if "return major(device) == 1" in line)
+    assert {int(part.split(")")[0].split()[0]) for part in line.split("1u << ")[2:]} == minors
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
