@@ -7,7 +7,7 @@ import fcntl
 import os
 import stat
 
-from pincer_trace.executor.descriptors import OURS, STATUS, WALK, give
+from pincer_trace.executor.descriptors import OURS, STATUS, WALK
 from pincer_trace.executor.opens import EFFECTFUL, KNOWN, PLAIN
 from pincer_trace.gateway.resolve import live_name
 from pincer_trace.kernel import libc
@@ -29,31 +29,27 @@ _PIN = os.O_PATH | os.O_CLOEXEC
 
 def cold_reader(c: Context, fast: FastPath) -> Callable[[int, Task, list[int]], bool]:
     """Behind the fast path, which has done the same and found an object that nobody has judged: judge it, open it."""
-    hot_read, procfs_devices, names, numbers = hot_reader(c), c.resolver.procfs, c.resolver.names, c.resolver.numbers
+    hot_read, names, numbers = hot_reader(c), c.resolver.names, c.resolver.numbers
+
+    fstat, readlink, close, admit = os.fstat, os.readlink, os.close, c.reads.admit
 
     def read(identity: int, task: Task, a: list[int]) -> bool:
         pin = fast.take_pin()
         if pin < 0:
             return hot_read(identity, task, a)
-        flags, opened = a[2] & KNOWN, -1
+        entry = None
         try:
-            found = os.fstat(pin)
-            if pin > _NUMBERED or found.st_mode & 0o170000 not in PLAIN or found.st_dev in procfs_devices:
-                return False
-            name = os.readlink(numbers[pin], dir_fd=names)
-            entry = c.reads.admit(task, Target(live_name(name, found), descriptor=pin, found=found), found)
-            opened = os.open(numbers[pin], flags & ~os.O_NOFOLLOW | OURS, dir_fd=names)
-        except BlockingIOError:
-            return False  # a lease on it: the long way waits for that elsewhere (P73)
+            found = fstat(pin)
+            if pin <= _NUMBERED and found.st_mode & 0o170000 in PLAIN:
+                name = readlink(numbers[pin], dir_fd=names)
+                entry = admit(task, Target(live_name(name, found), descriptor=pin, found=found), found)
         except OSError as error:
-            if error.errno != errno.ENAMETOOLONG:
+            if error.errno != errno.ENAMETOOLONG:  # deeper than readlink can tell
                 raise
-            return False  # deeper than readlink can tell
         finally:
-            os.close(pin)
-        give(c, identity, opened, flags)
-        c.reads.count(entry)
-        return True
+            if entry is None or entry.counter < 0:
+                close(pin)
+        return entry is not None and entry.counter >= 0 and fast.give(pin, entry.counter)
 
     return read
 

@@ -67,6 +67,8 @@ struct file {
 struct fast {
     int listener;
     int descriptors; /* /proc/self/fd */
+    uint64_t id;     /* of the notification that was handed over with a pin, and its flags */
+    int flags;
     int relative;    /* whether the known working directories are those of their tasks */
     uint32_t judged_generation, judged_used, files_generation, files_used, path_bytes, procfs_count;
     uint64_t procfs[PROCFS];
@@ -78,8 +80,8 @@ struct fast {
     atomic_uchar dirty[COUNTERS];
 };
 
-/* What happened to a notification. The values from RECEIVED on are answers of fast_receive. */
-enum { DONE = -1, RECEIVED = 0, NOTHING = 1 };
+/* What happened to a notification: answered, or somebody else's. */
+enum { DONE = -1, RECEIVED = 0 };
 
 /* -- the tables ------------------------------------------------------------------------------------------------- */
 
@@ -281,6 +283,8 @@ static int serve(struct fast *f, const struct seccomp_notif *n, int *pin) {
     }
     const struct judged *entry = find_judged(f, task->executable, found.st_dev, found.st_ino, changed_at(&found));
     if (entry->generation != f->judged_generation) {
+        f->id = n->id;
+        f->flags = flags;
         *pin = held;
         return RECEIVED;
     }
@@ -322,6 +326,12 @@ int fast_receive(struct fast *f, int enabled, struct seccomp_notif *n, int *pin)
         if (!enabled || n->data.nr != SYS_openat || serve(f, n, pin) == RECEIVED)
             return RECEIVED;
     }
+}
+
+/* The open that was last handed over with a pin may go on: DONE, or RECEIVED when the long way must do it from the start.
+ * The pin is closed in any case. */
+int fast_give(struct fast *f, int pin, uint32_t counter) {
+    return reopen(f, f->id, pin, f->flags, counter);
 }
 
 /* The worker's thread `tid`: its memory, its program, until when (CLOCK_MONOTONIC, ns) that is so. */

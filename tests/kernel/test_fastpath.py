@@ -161,6 +161,30 @@ def test_what_nobody_judged_is_handed_over_pinned(bench, file):
     ]
 
 
+def test_a_pin_that_was_handed_over_can_go_on(bench, file):
+    """After the judgement: with the flags of the call; what cannot be opened now is done again from the start."""
+    one = bench((file, os.O_APPEND | os.O_CLOEXEC), (file, 0))
+    holder = os.open(file, os.O_RDWR)
+    with limit(10):
+        first = one.fast.receive(True)
+        assert first is not None
+        assert one.fast.give(one.fast.take_pin(), 3)
+        second = one.fast.receive(True)
+        assert second is not None
+        signal.signal(signal.SIGIO, signal.SIG_IGN)
+        fcntl.fcntl(holder, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        assert not one.fast.give(one.fast.take_pin(), 3)
+        fcntl.fcntl(holder, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        signal.signal(signal.SIGIO, signal.SIG_DFL)
+    os.close(holder)
+    one.worker.listener.respond(second[0], error=errno.EPERM)
+    given, refused = one.serve()
+    number, status, closes = map(int, given.split())
+    assert (number, closes, refused) == (file.stat().st_ino, 1, HANDED)
+    assert status & os.O_APPEND
+    assert one.fast.collect(10) == [(3, 1)]
+
+
 def test_a_changed_object_is_judged_anew(bench, file):
     ask = file.parent / "ask"
     one = bench((file, 0), (file, 0), (ask, os.O_WRONLY), (file, 0))
