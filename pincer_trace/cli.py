@@ -11,13 +11,12 @@ import click
 
 from pincer_trace import __version__, effects, paths
 from pincer_trace import options as table
-from pincer_trace.errors import FAILURE, UserError
+from pincer_trace.errors import UserError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pincer_trace.profile import Places, Rule
 
-USAGE = 2  # of a subcommand, as click has it; mistakes in a run exit with 125
 NAME = "pincer-trace"
 SEE = f"see {NAME} --help"
 
@@ -91,7 +90,8 @@ def _click_options() -> list[click.Parameter]:
 def main(ctx: click.Context, /, **_options: object) -> None:
     """Run COMMAND with every effect judged, recorded and performed by a supervisor.
 
-    The exit status is the command's own; 125 is a failure of pincer-trace, 126 and 127 are as in a shell.
+    The exit status is the command's own; 125 is a failure of pincer-trace or a mistake in how it was called, 126 and
+    127 are as in a shell.
     """
     if ctx.invoked_subcommand is None:
         raise UserError(f"no command given: {NAME} -- COMMAND [ARG...]; {SEE}")
@@ -118,7 +118,7 @@ def dispatch(argv: list[str]) -> int:
     except click.UsageError as error:
         sub = error.ctx is not None and error.ctx.parent is not None
         see = f"see {error.ctx.command_path} --help" if error.ctx is not None and sub else SEE
-        raise UserError(f"{_one_line(error.format_message())}; {see}", USAGE if sub else FAILURE) from None
+        raise UserError(f"{_one_line(error.format_message())}; {see}") from None
     except click.ClickException as error:
         raise UserError(_one_line(error.format_message())) from None
     except BrokenPipeError:
@@ -250,7 +250,10 @@ def log(
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a session.")
 @_session_dir
 def sessions(as_json: bool, session_dir: str | None) -> None:
-    """List sessions, the latest first."""
+    """List sessions, the latest first.
+
+    ALLOWED counts effects without the reads; DENIED what was refused and would have been done without us.
+    """
     import json
 
     from pincer_trace.__main__ import complain
@@ -259,7 +262,7 @@ def sessions(as_json: bool, session_dir: str | None) -> None:
 
     parent = sessions_directory(session_dir)
     printer = Printer()
-    ids = read.session_ids(session_dir)
+    ids, unfinished = read.split_ids(session_dir)
     if not as_json and ids:
         printer.line([(show.SESSIONS_HEADER, show.BOLD)])
     for name in reversed(ids):
@@ -276,6 +279,36 @@ def sessions(as_json: bool, session_dir: str | None) -> None:
             print(json.dumps(facts, separators=(",", ":")))
         else:
             printer.line(show.session_line(facts, counts, printer.width))
+    if unfinished:
+        complain(f"passed over what has no session.json, a start that failed: {read.some(unfinished)}")
+
+
+@main.command()
+@click.argument("session", required=False)
+@click.option("--key", metavar="HEX", help="The session's public key, where you kept a copy of it elsewhere.")
+@_session_dir
+def verify(session: str | None, key: str | None, session_dir: str | None) -> int:
+    """Check that a session's ledger is whole and was not changed.
+
+    Every record is chained to all before it, and the supervisor signed heads of the chain with a key that it never
+    wrote; the public half is in session.json. The exit status is 1 when something is wrong.
+    """
+    from pincer_trace.ledger import read
+    from pincer_trace.ledger.verify import verify as examine
+
+    path = read.find_session(session, session_dir)
+    found = examine(path, key)
+    printer = Printer()
+    for fault in found.faults:
+        printer.line([("wrong  ", ""), (fault, "")])
+    for note in found.notes:
+        printer.line([("note   ", ""), (note, "")])
+    records = f"{found.records} record{'' if found.records == 1 else 's'}"
+    if found.faults:
+        printer.line([(f"{paths.display(path)}: NOT what was written", "")])
+        return 1
+    printer.line([(f"{paths.display(path)}: {records}, whole; signed up to record {found.signed}", "")])
+    return 0
 
 
 @main.command()
@@ -305,16 +338,20 @@ def _places(command: str | None = None) -> Places:
 
     from pincer_trace.profile import Places
 
+    cwd = _working_directory()
     if command is not None:
         found = shutil.which(command)
         if found is None:
             raise UserError(f"no program {paths.display(command)}: name one on PATH, or its file")
         command = found
-    try:
-        cwd = os.getcwd()
-    except OSError as error:
-        raise UserError(f"the working directory is gone ({error.strerror}): cd to one that exists") from error
     return Places.of(cwd, os.environ, command)
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError as error:
+        raise UserError(f"the working directory cannot be used: {error.strerror}; cd to one that exists") from error
 
 
 @main.command()
@@ -336,14 +373,16 @@ def why(
 
     TARGET is a path, or //HOST:PORT for connect and send. The exit status is 0 if it is allowed, else 1.
     """
-    from pincer_trace.profile import Facts, Overlay, load
+    from pincer_trace.gateway.repositories import PathFacts
+    from pincer_trace.profile import Overlay, load
     from pincer_trace.profile.show import explain
 
     if effect not in effects.EFFECTS:
         _refuse_effect(effect)
+    places = _places(command)
     path = resolve_target(effect, target)
-    loaded = load(profile, _places(command), overlay=Overlay(allow_write=allow_write, protect=protect))
-    said = explain(loaded, effect, path, Facts())
+    loaded = load(profile, places, overlay=Overlay(allow_write=allow_write, protect=protect))
+    said = explain(loaded, effect, path, PathFacts(loaded, effect, path))
     source = said.rule.source if said.rule is not None else f"none of profile {loaded.name}"
     rows = [("rule", source), ("reason", said.reason)]
     rows += [("unless", text) for text in dict.fromkeys(map(_condition, said.passed_over))]
@@ -370,7 +409,9 @@ _CONDITIONS = {
     "own": "the run created it, or a directory above it",
     "own-anchor": "the run created the directory that the rule is about",
     "own-above": "the run created a directory above the one that the rule is about",
-    "git-config": "no key that makes git start a program is changed",
+    "git-config": "no key is changed that makes git start a program, look elsewhere or trust another",
+    "git-inert": "its content makes git run nothing",
+    "git-active": "its content makes git run a program, or is not known",
 }
 
 
@@ -395,9 +436,12 @@ def _condition(rule: Rule) -> str:
     return f"{' and '.join(said)}{verdict} ({rule.source}: {rule.reason})"
 
 
-@main.group("profile")
-def profiles() -> None:
+@main.group("profile", invoke_without_command=True)
+@click.pass_context
+def profiles(ctx: click.Context) -> None:
     """List, show and check profiles."""
+    if ctx.invoked_subcommand is None:
+        raise click.UsageError(f"no subcommand: {NAME} profile list, show or check", ctx)
 
 
 @profiles.command("list")
@@ -429,10 +473,15 @@ def profile_show(name: str, command: str | None) -> None:
 def profile_check(name: str) -> None:
     """Check a profile; a mistake is told by file, line and key."""
     from pincer_trace.profile import load
+    from pincer_trace.profile.show import count_rules, doubts
 
-    loaded = load(name, _places())
+    places = _places()
+    loaded = load(name, places)
     files = ", ".join(paths.display(file) for file in loaded.paths)
-    print(f"{files}: fine, {len(loaded.rules)} rules, digest {loaded.digest.hex()[:16]}")
+    number = count_rules(name, places)
+    print(f"{files}: fine, {number} rule{'' if number == 1 else 's'}, digest {loaded.digest.hex()[:16]}")
+    for doubt in doubts(loaded):
+        print(f"but {doubt}")
 
 
 def _check_effect(name: str) -> None:

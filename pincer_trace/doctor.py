@@ -15,6 +15,7 @@ import struct
 import tempfile
 
 from pincer_trace import paths
+from pincer_trace.errors import UserError
 from pincer_trace.kernel import table
 
 TYPE_CHECKING = False
@@ -77,6 +78,7 @@ def examine() -> Iterator[Finding]:
     yield from _landlock()
     yield _yama()
     yield _libseccomp()
+    yield _fast_path()
     yield _state()
 
 
@@ -155,6 +157,11 @@ def _no_listener() -> None:
         if error.errno == errno.EBUSY:
             raise Failed("another supervisor already holds this process (EBUSY)") from None
         # anything else is for the next probe to tell
+
+
+def is_supervised() -> bool:
+    """Whether another supervisor holds this process, so that none can be started."""
+    return bool(_attempt(_no_listener))
 
 
 def _notification() -> Iterator[Finding]:
@@ -377,9 +384,27 @@ def _libseccomp() -> Finding:
     return Finding("libseccomp", True, f"{version}, pyseccomp {pyseccomp.__version__}")
 
 
+def _fast_path() -> Finding:
+    from pincer_trace.kernel import fastpath
+
+    def load() -> None:
+        try:
+            fastpath.probe()
+        except OSError as error:
+            raise Failed(error.strerror or str(error)) from error
+
+    problem = _attempt(load)
+    text = problem or "reads are answered by the compiled part"
+    remedy = "works without, reads cost twice as much; install a C compiler, then install again"
+    return Finding("fast path", not problem, text, remedy, required=False)
+
+
 def _state() -> Finding:
     """The place of sessions: can be made, belongs to us, and nobody else may enter."""
-    place = os.path.join(paths.state_directory(), "sessions")
+    try:
+        place = os.path.join(paths.state_directory(), "sessions")
+    except UserError as error:
+        return Finding("state directory", False, str(error), "or give each run --session-dir DIR")
     shown = paths.display(place)
     try:
         os.makedirs(place, mode=0o700, exist_ok=True)

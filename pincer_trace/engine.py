@@ -32,7 +32,7 @@ from pincer_trace.gateway.resolve import STEPS, Forbidden, Resolver
 from pincer_trace.gateway.tasks import Impostor, Tasks, Unreadable
 from pincer_trace.kernel import fastpath, libc, procfs, table
 from pincer_trace.kernel.notify import Gone, Listener
-from pincer_trace.ledger import LedgerFull
+from pincer_trace.ledger import LedgerFull, summary
 from pincer_trace.twin.authority import Authority, Denied
 from pincer_trace.twin.reads import Reads
 
@@ -68,6 +68,7 @@ class Engine:
         self._abandoned = False
         self._told = threading.Event()  # that processes outlive the command, and must be ended
         self._ended = threading.Event()
+        self._reaped = threading.Event()  # the command itself
         self._lock = threading.Lock()
 
     # -- life ------------------------------------------------------------------------------------------------
@@ -80,7 +81,9 @@ class Engine:
         self._worker = started.pid
         self._report = started.report
         self._listener = Listener(started.listener)
-        self._send(f"worker {started.pid}", started.listener)
+        process = os.pidfd_open(started.pid)  # by us, who have not reaped it yet: it may have ended already
+        self._send("worker", started.listener, process)
+        os.close(process)
         self._prepare()
         for target in (self._reap, self._flush, self._hear_front, self._end_when_told):
             threading.Thread(target=target, name=target.__name__, daemon=True).start()
@@ -130,6 +133,7 @@ class Engine:
             blocking=self._blocking,
             identity=self._identity,
         )
+        self._staged = context.staged
         by_name: dict[str, Handler] = {}
         for family in (Opens, Names, Attributes, Process):
             by_name |= family(context).handlers()
@@ -152,13 +156,18 @@ class Engine:
 
     def _serve(self) -> None:
         """Until the last worker task has ended. Every notification is answered, whatever happens (invariant 4)."""
-        fast, receive = self._fast, self._listener.receive
+        fast, receive, staged = self._fast, self._listener.receive, self._staged
         respond = self._listener.respond
         get = self._tasks.get
         handlers = self._handlers
         identity, verified, resolver = self._identity, self._tasks.verified, self._resolver
         hot_read, openat = self._hot_read, libc.NUMBER["openat"]
-        while (notification := receive() if fast is None else fast.receive(not identity.changed)) is not None:
+        while True:
+            if staged.pending:  # of which the next call may hang, a read too
+                staged.wait()
+            notification = receive() if fast is None else fast.receive(not identity.changed and not staged.pending)
+            if notification is None:
+                break
             number, tid, _, call, _, _, *arguments = notification
             try:
                 if identity.changed:
@@ -246,6 +255,7 @@ class Engine:
                 self._status = event.si_status if event.si_code == os.CLD_EXITED else -event.si_status
                 self._worker = 0
                 self._worker_ended()
+                self._reaped.set()
         while self._listener.wait(50) and not self._ended.is_set():  # older kernels leave RECV asleep at the end
             signal.pthread_kill(main, signal.SIGRTMIN + 5)
             if self._ended.wait(0.05):
@@ -297,9 +307,14 @@ class Engine:
             self._ended.wait(0.005)
 
     def _flush(self) -> None:
+        ledger, told = self._session.ledger, False
         while not self._ended.wait(_FLUSH):
             try:
                 self._reads.flush()
+                ledger.sign()
+                if not told:
+                    self._session.save()
+                    told = True
             except LedgerFull:
                 pass
             except Exception as failure:  # noqa: BLE001 - the thread must live on
@@ -322,26 +337,19 @@ class Engine:
 
     def _summary(self) -> str:
         ledger = self._session.ledger
-        counts = ledger.counts()
-        text = f"{counts['allowed']} effects allowed, {counts['denied'] + counts['failures']} denied"
-        if counts["failures"]:
-            text += f" ({counts['failures']} by failures of the supervisor)"
-        if counts.get("unrecorded"):
-            text += f", {counts['unrecorded']} lines not written: the disk is full"
+        text = summary(ledger.counts())
         if self._leftover:
             what = "left running" if self._keep else "ended"
             text += f"; {self._leftover} process{'es' if self._leftover > 1 else ''} outlived the command and {what}"
         return f"{text}; log: pincer-trace log {self._session.selector}"
 
     def _finish(self) -> None:
-        for _ in range(200):  # the reaper may still be about to hear of the worker's end
-            if self._worker == 0:
-                break
-            time.sleep(0.005)
+        self._reaped.wait(1.0)  # the reaper may still be about to hear of the worker's end
         self._ended.set()
         self._tell_started()
         for sequence in self._tasks.unverified():  # ended without a call that we would have seen
             self._session.ledger.outcome(sequence, 0, "not verified")
+        self._staged.finish()
         try:
             self._reads.finish()
         except LedgerFull:
@@ -354,12 +362,12 @@ class Engine:
             word = f"failed {status} {self._failure}" if self._failure else f"exit {status} {summary}"
             self._send(word)
 
-    def _send(self, message: str, descriptor: int = -1) -> None:
+    def _send(self, message: str, *descriptors: int) -> None:
         data = message.encode("utf-8", "replace") + b"\n"
         try:
             with self._lock:
-                if descriptor >= 0:
-                    socket.send_fds(self._control, [data], [descriptor])
+                if descriptors:
+                    socket.send_fds(self._control, [data], descriptors)
                 else:
                     self._control.sendall(data)
         except OSError:

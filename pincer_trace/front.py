@@ -10,10 +10,11 @@ import signal
 import socket
 import sys
 
-from pincer_trace.errors import FAILURE, UserError
+from pincer_trace.errors import FAILURE, NOT_EXECUTABLE, UserError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pincer_trace.ledger import Session
     from pincer_trace.options import RunOptions
     from pincer_trace.profile import Places
     from pincer_trace.worker import Plan
@@ -79,22 +80,23 @@ def run(options: RunOptions) -> int:
         if descriptor > 2:
             os.close(descriptor)
     with ours:
-        return _Front(engine, ours, quiet=options.quiet).wait()
+        return _Front(engine, ours, session, quiet=options.quiet).wait()
 
 
 def _reserve(session_dir: str | None) -> str:
-    """The session's directory. Raises UserError, which says so where another supervisor is the likely reason."""
+    """The session's directory. Raises UserError, which says so where another supervisor is the reason."""
+    from pincer_trace import worker
     from pincer_trace.kernel import procfs
     from pincer_trace.ledger import Session
 
     try:
         return Session.reserve(session_dir)
-    except UserError as error:
+    except UserError:
         if b"\nSeccomp:\t2\n" in procfs.read("/proc/self/status"):
-            raise UserError(
-                f"{error}; this shell runs under a seccomp filter already: if that is another pincer-trace, "
-                "its worker cannot supervise (run pincer-trace outermost)"
-            ) from error
+            from pincer_trace.doctor import is_supervised
+
+            if is_supervised():
+                raise UserError(f"{worker.NESTED}; nothing was started") from None
         raise
 
 
@@ -164,8 +166,11 @@ def _be_engine(options: RunOptions, plan: object, profile: object, session: obje
             confirm_all=options.confirm == "auto",
         ).run()
         status = 0
-    except UserError as error:
-        session.ledger.close(error.exit_status, 0)  # type: ignore[attr-defined]
+    except UserError as error:  # nothing has run, so there is nothing to keep
+        from pincer_trace.ledger.session import remove
+
+        session.ledger.leave()  # type: ignore[attr-defined]
+        remove(session.path)  # type: ignore[attr-defined]
         _send(control, f"failed {error.exit_status} {error}")
     except BaseException as error:  # noqa: BLE001 - the front must hear of it, whatever it is
         if os.environ.get("PINCER_TRACE_DEBUG"):
@@ -194,9 +199,10 @@ def _say(message: str) -> None:
 class _Front:
     """Waits for the engine's word and for signals, until the run has ended."""
 
-    def __init__(self, engine: int, control: socket.socket, *, quiet: bool) -> None:
+    def __init__(self, engine: int, control: socket.socket, session: Session, *, quiet: bool) -> None:
         self._engine = engine
         self._control = control
+        self._session = session
         self._quiet = quiet
         self._worker = -1  # a pidfd
         self._listener = -1
@@ -247,9 +253,7 @@ class _Front:
         return not select.select([self._worker], [], [], 0)[0]
 
     def _hear(self) -> int | None:
-        data, descriptors, _, _ = socket.recv_fds(self._control, 4096, 1)
-        if descriptors:
-            self._listener = descriptors[0]
+        data, descriptors, _, _ = socket.recv_fds(self._control, 4096, 2)
         if not data:
             return self._engine_died()
         self._pending += data
@@ -257,13 +261,15 @@ class _Front:
         for line in lines:
             word, _, rest = line.partition(b" ")
             if word == b"worker":
-                self._worker = os.pidfd_open(int(rest))
+                self._listener, self._worker = descriptors
                 for early in self._early:
                     self._signal(early, 0)
             elif word == b"stopped":
                 self._stop(int(rest))
             elif word == b"failed":
                 number, _, message = rest.partition(b" ")
+                if int(number) == NOT_EXECUTABLE:
+                    message += self._refusal()
                 self._last_line(message, always=True)
                 return int(number)
             elif word == b"exit":
@@ -285,6 +291,21 @@ class _Front:
     def _last_line(self, message: bytes, *, always: bool = False) -> None:
         if always or not self._quiet:
             _say(message.decode("utf-8", "replace"))
+
+    def _refusal(self) -> bytes:
+        """By whom the command itself was refused, for the last line; empty where it was the kernel."""
+        from pincer_trace import paths
+        from pincer_trace.ledger import read
+
+        try:
+            refused = [d for d in read.decisions(self._session.path) if d["kind"] == "denied" and d["effect"] == "exec"]
+        except UserError:
+            return b""
+        if not refused:
+            return b""
+        rule = refused[-1]["rule"] or "the profile"
+        said = f"; {rule} denies exec of {refused[-1]['path']}: {refused[-1]['reason']}"
+        return paths.display(said, 2000).encode() + f"; log: pincer-trace log {self._session.selector}".encode()
 
     def _leave(self, status: int) -> int:
         """`status` is the worker's exit status, or minus its signal. A shell in between must know of a Ctrl-C."""

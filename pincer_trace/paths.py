@@ -11,6 +11,9 @@ def state_directory() -> str:
     """Where sessions and compiled profiles are: `$XDG_STATE_HOME/pincer-trace`. Raises UserError without a home."""
     base = os.environ.get("XDG_STATE_HOME", "")
     if not os.path.isabs(base):
+        given = os.environ.get("HOME", "/")
+        if not os.path.isabs(given):
+            raise UserError(f"HOME is {display(given) or 'empty'}, no absolute path; mend it, or set XDG_STATE_HOME")
         home = os.path.expanduser("~")
         if not os.path.isabs(home):
             raise UserError("HOME is not set, and this user has no home directory; set HOME or XDG_STATE_HOME")

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from pincer_trace.kernel.landlock import Floor
 
 _LAST_CAPABILITY = 63
+NESTED = (
+    "another seccomp supervisor already holds this process (nested run, or WSL2's init): "
+    "a process has one listener only; run pincer-trace outermost"
+)
 
 
 class Plan:
@@ -127,10 +131,7 @@ def _explain(step: str, number: int) -> str:
     import errno
 
     if step == "filter" and number == errno.EBUSY:
-        return (
-            "another seccomp supervisor already holds this process (nested run, or WSL2's init): "
-            "a process has one listener only; run pincer-trace outermost"
-        )
+        return NESTED
     if step == "filter" and number in (errno.EINVAL, errno.ENOSYS):
         return (
             "this kernel lacks seccomp user notification with WAIT_KILLABLE_RECV (Linux 5.19); see: pincer-trace doctor"

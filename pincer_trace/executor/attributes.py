@@ -13,7 +13,7 @@ import stat
 import struct
 
 from pincer_trace.effects import CHMOD, CHOWN, TRUNCATE, UTIME, WRITE, XATTR
-from pincer_trace.gateway.resolve import Forbidden, live_name, process_of
+from pincer_trace.gateway.resolve import Forbidden, live_name
 from pincer_trace.kernel import libc, table
 from pincer_trace.twin.authority import Target
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pincer_trace.executor.context import Context
     from pincer_trace.executor.opens import Handler
     from pincer_trace.gateway.tasks import Task
+
+    Effect = str | Callable[[os.stat_result], str]  # or what it is on that object
 
 _CWD = libc.AT_FDCWD
 _NOFOLLOW = libc.AT_SYMLINK_NOFOLLOW
@@ -47,12 +49,14 @@ class Attributes:
             "chmod": lambda _i, task, a: self._chmod(task, _CWD, a[0], a[1], 0),
             "fchmodat": lambda _i, task, a: self._chmod(task, a[0], a[1], a[2], 0),
             "fchmodat2": lambda _i, task, a: self._chmod(task, a[0], a[1], a[2], a[3]),
-            "fchmod": lambda _i, task, a: self._on_descriptor(task, a[0], CHMOD, lambda d: os.fchmod(d, a[1] & 0o7777)),
+            "fchmod": lambda _i, task, a: self._on_descriptor(
+                task, a[0], _of_mode(a[1]), lambda d: os.fchmod(d, a[1] & 0o7777)
+            ),
             "chown": lambda _i, task, a: self._chown(task, _CWD, a[0], a[1], a[2], 0),
             "lchown": lambda _i, task, a: self._chown(task, _CWD, a[0], a[1], a[2], _NOFOLLOW),
             "fchownat": lambda _i, task, a: self._chown(task, a[0], a[1], a[2], a[3], a[4]),
             "fchown": lambda _i, task, a: self._on_descriptor(
-                task, a[0], CHOWN, lambda d: os.fchown(d, _identity(a[1]), _identity(a[2]))
+                task, a[0], _of_owner(a[1], a[2]), lambda d: os.fchown(d, _identity(a[1]), _identity(a[2]))
             ),
             "utime": lambda _i, task, a: self._utime(task, a[0], a[1]),
             "utimes": lambda _i, task, a: self._utimes(task, _CWD, a[0], a[1]),
@@ -78,7 +82,7 @@ class Attributes:
         dirfd: int,
         address: int,
         flags: int,
-        effect: str,
+        effect: Effect,
         act: Callable[[int, os.stat_result], None],
     ) -> int:
         """Pin the object at a path, judge, and `act` on the O_PATH pin."""
@@ -97,7 +101,7 @@ class Attributes:
         finally:
             os.close(pin)
 
-    def _on_descriptor(self, task: Task, number: int, effect: str, act: Callable[[int], None]) -> int:
+    def _on_descriptor(self, task: Task, number: int, effect: Effect, act: Callable[[int], None]) -> int:
         """`act` on a copy of the worker's own descriptor."""
         descriptor = self._own(task, number)
         try:
@@ -121,15 +125,20 @@ class Attributes:
         self,
         task: Task,
         descriptor: int,
-        effect: str,
+        effect: Effect,
         act: Callable[[os.stat_result], None],
         origin: tuple[Task, int, bytes] | None = None,
     ) -> None:
         c = self._c
         found = os.fstat(descriptor)
+        if not isinstance(effect, str):
+            effect = effect(found)
         path = c.resolver.path_of(descriptor, origin)
         if not path.startswith(b"/") or path.startswith(b"/memfd:"):
             act(found)  # a pipe, a socket, a memfd: the worker's own, without a name
+            return
+        if found.st_nlink == 0 and c.staged.holds(found):
+            act(found)
             return
         target = Target(live_name(path, found), descriptor=descriptor, found=found)
         if c.resolver.in_procfs(found.st_dev):
@@ -137,7 +146,9 @@ class Attributes:
                 c.resolver.check_procfs(path, writes=True)
             except Forbidden as forbidden:
                 c.authority.forbid(task, effect, target, forbidden.reason)
-            if process_of(path) is not None:  # an attribute of what the tree's own process shows: it ends with it
+            if (
+                c.resolver.process_at(path) is not None
+            ):  # an attribute of what the tree's own process shows: it ends with it
                 act(found)
                 return
         decision = c.authority.demand(task, effect, target)
@@ -177,13 +188,13 @@ class Attributes:
                 raise OSError(errno.EOPNOTSUPP, "mode of a link")
             libc.fchmodat(_CWD, self._handle(pin), mode & 0o7777)
 
-        return self._on_object(task, dirfd, address, flags & 0xFFFFFFFF, CHMOD, act)
+        return self._on_object(task, dirfd, address, flags & 0xFFFFFFFF, _of_mode(mode), act)
 
     def _chown(self, task: Task, dirfd: int, address: int, uid: int, gid: int, flags: int) -> int:
         def act(pin: int, _found: os.stat_result) -> None:
             libc.fchownat(pin, b"", _identity(uid), _identity(gid), _EMPTY)
 
-        return self._on_object(task, dirfd, address, flags & 0xFFFFFFFF, CHOWN, act)
+        return self._on_object(task, dirfd, address, flags & 0xFFFFFFFF, _of_owner(uid, gid), act)
 
     def _utime(self, task: Task, address: int, times: int) -> int:
         spec = None
@@ -294,6 +305,21 @@ class Attributes:
             os.close(master)
         give(self._c, identity, peer, flags)
         return ANSWERED
+
+
+def _of_mode(mode: int) -> Effect:
+    """Recursive tools set the mode that a file has already: that changes its times."""
+    return lambda found: UTIME if stat.S_IMODE(found.st_mode) == mode & 0o7777 else CHMOD
+
+
+def _of_owner(uid: int, gid: int) -> Effect:
+    """The same of its owner and group; a set-id bit, which the kernel may drop with it, is a mode."""
+
+    def effect(found: os.stat_result) -> str:
+        same = _identity(uid) in (-1, found.st_uid) and _identity(gid) in (-1, found.st_gid)
+        return UTIME if same and not found.st_mode & (stat.S_ISUID | stat.S_ISGID) else CHOWN
+
+    return effect
 
 
 def _no_link(found: os.stat_result) -> None:

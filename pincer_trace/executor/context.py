@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 
+from pincer_trace.executor.staged import Staged
 from pincer_trace.executor.terminals import Terminals
 
 TYPE_CHECKING = False
@@ -26,7 +27,8 @@ class Context:
     """The stages. Handlers run on the receiving thread, one at a time: that is the mutation lock (P37)."""
 
     __slots__ = (
-        "authority", "blocking", "identity", "listener", "provenance", "reads", "resolver", "tasks", "terminals",
+        "authority", "blocking", "identity", "listener", "provenance", "reads", "resolver", "staged", "tasks",
+        "terminals",
     )  # fmt: skip
 
     def __init__(
@@ -50,6 +52,7 @@ class Context:
         self.blocking = blocking
         self.identity = identity
         self.terminals = Terminals()
+        self.staged = Staged(self)
 
 
 class Outcome:

@@ -31,7 +31,7 @@ def cold_reader(c: Context, fast: FastPath) -> Callable[[int, Task, list[int]], 
     """Behind the fast path, which has done the same and found an object that nobody has judged: judge it, open it."""
     hot_read, names, numbers = hot_reader(c), c.resolver.names, c.resolver.numbers
 
-    fstat, readlink, close, admit = os.fstat, os.readlink, os.close, c.reads.admit
+    fstat, readlink, close, admit, regular = os.fstat, os.readlink, os.close, c.reads.admit, stat.S_IFREG
 
     def read(identity: int, task: Task, a: list[int]) -> bool:
         pin = fast.take_pin()
@@ -42,6 +42,9 @@ def cold_reader(c: Context, fast: FastPath) -> Callable[[int, Task, list[int]], 
             found = fstat(pin)
             if pin <= _NUMBERED and found.st_mode & 0o170000 in PLAIN:
                 name = readlink(numbers[pin], dir_fd=names)
+                last = fast.path().rpartition(b"/")[2]
+                if found.st_mode & 0o170000 == regular and not name.endswith(b"/" + last):
+                    return False  # by a link of another name: the long way judges that name too
                 entry = admit(task, Target(live_name(name, found), descriptor=pin, found=found), found)
         except OSError as error:
             if error.errno != errno.ENAMETOOLONG:  # deeper than readlink can tell
@@ -137,6 +140,9 @@ def hot_reader(c: Context) -> Callable[[int, Task, list[int]], bool]:
                 if found.st_mode & 0o170000 not in plain:
                     return False
                 name = readlink(numbers[pin], dir_fd=names)
+                last = data[data.rfind(b"/", 0, end) + 1 : end]
+                if found.st_mode & 0o170000 == regular and not name.endswith(b"/" + last):
+                    return False  # by a link of another name: the long way judges that name too
                 entry = admit(task, Target(live_name(name, found), descriptor=pin, found=found), found)
             elif absolute and found.st_mode & 0o170000 == regular and len(files) < _FILES:
                 files.add(path)

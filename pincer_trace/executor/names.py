@@ -12,6 +12,7 @@ import os
 import stat
 
 from pincer_trace.effects import CREATE, LINK, MKDIR, MKNOD, READ, RENAME, RMDIR, SYMLINK, UNLINK, WRITE
+from pincer_trace.executor.arrivals import Arrival, is_place, look
 from pincer_trace.executor.context import Outcome
 from pincer_trace.gateway.gitconfig import ConfigWitness
 from pincer_trace.gateway.resolve import join, live_name
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 _CWD = libc.AT_FDCWD
 _REMOVEDIR = 0x200
 _NOREPLACE, _EXCHANGE, _WHITEOUT = 1, 2, 4  # renameat2(2)
-_SUBTREE_LIMIT = 100_000  # entries judged one by one when a directory moves
 _DOTS = (b".", b"..")
 
 
@@ -37,8 +37,6 @@ class Names:
 
     def __init__(self, context: Context) -> None:
         self._c = context
-        # Names that folders of the user's had, before the tree moved or removed them: what comes there is not new.
-        self._vacated: set[bytes] = set()
 
     def handlers(self) -> dict[str, Handler]:
         """By system call."""
@@ -62,14 +60,6 @@ class Names:
     def _parent(self, task: Task, dirfd: int, address: int) -> tuple[int, bytes]:
         return self._c.resolver.parent(task, dirfd, self._c.tasks.read_path(task, address))
 
-    def _is_vacated(self, path: bytes) -> bool:
-        """Whether a folder of the user's lay here or above: what is made below it now is not in a new place."""
-        while self._vacated and len(path) > 1:
-            if path in self._vacated:
-                return True
-            path = path.rpartition(b"/")[0]
-        return False
-
     def _in_procfs(self, parent: int) -> bool:
         """Whether the kernel is certain to refuse: procfs makes, moves and removes no names."""
         return self._c.resolver.in_procfs(os.fstat(parent).st_dev)
@@ -82,7 +72,7 @@ class Names:
 
     def _absent(self, parent: int, name: bytes) -> None:
         """Raises OSError EEXIST when the name is taken, ENOENT when its directory was removed."""
-        if name.rstrip(b"/") in _DOTS or _look(parent, name.rstrip(b"/")) is not None:
+        if name.rstrip(b"/") in _DOTS or look(parent, name.rstrip(b"/")) is not None:
             raise OSError(errno.EEXIST, name)
         if os.fstat(parent).st_nlink == 0:
             raise OSError(errno.ENOENT, name)
@@ -100,8 +90,7 @@ class Names:
             sequence = c.authority.intend(task, MKDIR, target, decision)
             with Outcome(c, sequence):
                 os.mkdir(name, mode & 0o7777, dir_fd=parent)
-                if not self._is_vacated(target.path):
-                    c.provenance.note(parent, name)
+                c.provenance.note(parent, name)
             return 0
         finally:
             os.close(parent)
@@ -147,33 +136,15 @@ class Names:
                 raise OSError(errno.ENOENT, name)
             target = self._target(parent, name, None)
             decision = c.authority.demand(task, SYMLINK, target)
-            c.authority.demand_link(task, SYMLINK, target)
-            if self._is_vacated(target.path):
-                self._judge_link_in_place(task, target, text)
+            arrival = Arrival(c, task)
+            arrival.link(SYMLINK, target, text)
             sequence = c.authority.intend(task, SYMLINK, target, decision, {"to": os.fsdecode(text)})
             c.reads.files.clear()
             with Outcome(c, sequence):
                 os.symlink(text, name, dir_fd=parent)
                 c.provenance.note(parent, name)
+                arrival.settle()
             return 0
-        finally:
-            os.close(parent)
-
-    def _judge_link_in_place(self, task: Task, target: Target, text: bytes) -> None:
-        """A link where a folder of the user's was: what it leads to takes that folder's place, now and later."""
-        c = self._c
-        real = os.path.realpath(os.path.join(target.path.rpartition(b"/")[0], text))
-        self._vacated.add(real)
-        directory, _, name = real.rpartition(b"/")
-        try:
-            parent = os.open(directory or b"/", os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)
-        except OSError:
-            return  # nothing is there yet
-        try:
-            found = _look(parent, name) if name else None
-            if found is not None and stat.S_ISDIR(found.st_mode):
-                c.provenance.forget(found)
-                self._judge_subtree(task, Target(real, parent=parent, name=name, found=found), target)
         finally:
             os.close(parent)
 
@@ -202,6 +173,7 @@ class Names:
                 raise OSError(errno.EXDEV, "link")
             target = self._target(parent, name, found)
             target.descriptor = source
+            target.arrives = True
             extra: dict[str, object] = {}
             own = c.provenance.holds(source)
             if found.st_nlink:
@@ -211,8 +183,10 @@ class Names:
                 for effect in (READ, WRITE, LINK):  # as if opened with the widest access (P28)
                     c.authority.demand(task, effect, source_target)
             decision = c.authority.demand(task, LINK, target)
+            arrival = Arrival(c, task)
             if stat.S_ISLNK(found.st_mode):
-                c.authority.demand_link(task, LINK, target)
+                place = Target(target.path, parent=parent, name=target.name)
+                arrival.link(LINK, place, os.readlink(b"", dir_fd=source))
             sequence = c.authority.intend(task, LINK, target, decision, extra)
             if not stat.S_ISREG(found.st_mode):
                 c.reads.files.clear()
@@ -230,6 +204,7 @@ class Names:
                     libc.linkat(c.resolver.names, number, parent, name, libc.AT_SYMLINK_FOLLOW)
                 if own:
                     c.provenance.keep(parent, name)
+                arrival.settle()
             return 0
         finally:
             for descriptor in (source, parent, source_parent):
@@ -248,7 +223,7 @@ class Names:
         parent, name = c.resolver.parent(task, dirfd, path)
         try:
             bare = name.rstrip(b"/")
-            found = None if bare in _DOTS else _look(parent, bare)
+            found = None if bare in _DOTS else look(parent, bare)
             directory = bool(flags & _REMOVEDIR)
             removes = found is not None and stat.S_ISDIR(found.st_mode) == directory
             if not removes or (name.endswith(b"/") and not directory) or self._in_procfs(parent):
@@ -259,14 +234,14 @@ class Names:
                 raise OSError(errno.ENOTEMPTY, name)
             effect = RMDIR if directory else UNLINK
             target = self._target(parent, name, found)
-            gone = directory and not c.provenance.holds_entry(parent, target.name)
+            gone = is_place(c, target)
             decision = c.authority.demand(task, effect, target)
             sequence = c.authority.intend(task, effect, target, decision)
             with Outcome(c, sequence):
                 _remove(parent, name, directory)
                 c.provenance.forget(found)
                 if gone:
-                    self._vacated.add(target.path)
+                    c.provenance.vacate(target.path)
             return 0
         finally:
             os.close(parent)
@@ -286,8 +261,8 @@ class Names:
             new_path = c.tasks.read_path(task, new)
             goal, goal_name = self._second_parent(task, source, olddirfd, old_path, newdirfd, new_path)
             try:
-                found = None if source_name.rstrip(b"/") in _DOTS else _look(source, source_name.rstrip(b"/"))
-                replaced = None if goal_name.rstrip(b"/") in _DOTS else _look(goal, goal_name.rstrip(b"/"))
+                found = None if source_name.rstrip(b"/") in _DOTS else look(source, source_name.rstrip(b"/"))
+                replaced = None if goal_name.rstrip(b"/") in _DOTS else look(goal, goal_name.rstrip(b"/"))
             except OSError:
                 found = replaced = None  # a name that cannot be: the kernel has an order for its complaints
             if self._is_refused(source, source_name, found, goal, goal_name, replaced, flags):
@@ -311,16 +286,13 @@ class Names:
                     witness = ConfigWitness(source, source_name, found, goal, goal_name)
                 decision = self._judge_ends(task, origin, destination, arriving, flags, witness)
                 self._judge_reading(task, found, origin, destination)
+            arrival = Arrival(c, task)
             for here, there, what in ends:
                 if stat.S_ISDIR(what.st_mode):
-                    self._judge_subtree(task, here, there)
+                    arrival.directory(here, there)
                 elif stat.S_ISLNK(what.st_mode):
-                    c.authority.demand_link(task, RENAME, there)
-            gone = [
-                here.path
-                for here, _, what in ends
-                if stat.S_ISDIR(what.st_mode) and not c.provenance.holds_entry(here.parent, here.name)
-            ]
+                    arrival.link(RENAME, there, _text(here))
+            gone = [end.path for end in (origin, destination) if is_place(c, end)]
             sequence = c.authority.intend(task, RENAME, origin, decision, {"to": os.fsdecode(destination.path)})
             with Outcome(c, sequence):
                 leaves = not os.path.samestat(os.fstat(source), os.fstat(goal))
@@ -329,7 +301,9 @@ class Names:
                     libc.renameat2(source, source_name, goal, goal_name, flags)
                 else:
                     os.rename(source_name, goal_name, src_dir_fd=source, dst_dir_fd=goal)
-                self._vacated.update(gone)
+                for path in gone:
+                    c.provenance.vacate(path)
+                arrival.settle()
                 if owned:
                     c.provenance.keep(goal, goal_name)
                 if replaced is not None and not flags & _EXCHANGE:
@@ -411,54 +385,16 @@ class Names:
             if self._c.authority.permits(moved):
                 self._c.authority.refuse(task, RENAME, origin, decision)
 
-    def _judge_subtree(self, task: Task, here: Target, there: Target) -> None:
-        """Every name below a directory that moves, where a rule could care, under its old name and its new one."""
-        c = self._c
-        if not c.authority.cares_below(RENAME, here.path) and not c.authority.cares_below(RENAME, there.path):
-            return
-        replaces = there.found is not None or self._is_vacated(there.path)
-        top = os.open(here.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here.parent)
-        pending = [(top, b"")]
-        seen = 0
-        try:
-            while pending:
-                directory, below = pending.pop()
-                try:
-                    with os.scandir(directory) as entries:
-                        rows = [(os.fsencode(e.name), e.is_dir(follow_symlinks=False)) for e in entries]
-                    for name, is_directory in rows:
-                        seen += 1
-                        if seen > _SUBTREE_LIMIT:
-                            c.authority.forbid(
-                                task, RENAME, here, "the directory is too large to be judged name by name"
-                            )
-                        relative = below + b"/" + name
-                        c.authority.demand(task, RENAME, Target(here.path + relative, parent=directory, name=name))
-                        arriving = Target(
-                            there.path + relative,
-                            parent=directory,
-                            name=name,
-                            inner=relative.count(b"/"),
-                            outer=there.parent,
-                            replaces=replaces,
-                        )
-                        c.authority.demand(task, RENAME, arriving)
-                        if is_directory:
-                            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-                            pending.append((os.open(name, flags, dir_fd=directory), relative))
-                finally:
-                    os.close(directory)
-        finally:
-            for directory, _ in pending:
-                os.close(directory)
 
-
-def _look(parent: int, name: bytes) -> os.stat_result | None:
-    """What the name holds, not followed; None when it is absent. Raises OSError otherwise."""
+def _text(link: Target) -> bytes:
+    """The text of the symbolic link that was found. Raises OSError when another object is there by now."""
+    pin = os.open(link.name, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=link.parent)
     try:
-        return os.stat(name, dir_fd=parent, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
+        if link.found is None or not os.path.samestat(os.fstat(pin), link.found):
+            raise OSError(errno.ENOENT, link.name)
+        return os.readlink(b"", dir_fd=pin)
+    finally:
+        os.close(pin)
 
 
 def _remove(parent: int, name: bytes, directory: bool) -> None:

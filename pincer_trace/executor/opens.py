@@ -14,7 +14,7 @@ from pincer_trace.effects import CREATE, READ, TRUNCATE, WRITE
 from pincer_trace.executor import namespaces
 from pincer_trace.executor.context import ANSWERED, Outcome
 from pincer_trace.executor.descriptors import OURS, WALK, covers, give, place
-from pincer_trace.gateway.resolve import Forbidden, join, live_name, process_of, stat_or_close
+from pincer_trace.gateway.resolve import Forbidden, join, live_name, stat_or_close
 from pincer_trace.kernel import libc, procfs
 from pincer_trace.kernel.libc import how, openat2
 from pincer_trace.kernel.notify import Continue
@@ -129,6 +129,7 @@ class Opens:
                 target = Target(live_name(name, found), descriptor=pin, found=found)
                 if covers(held, flags):
                     return self._reopen_held(identity, task, pin, flags, found, target)
+                self._judge_asked(task, READ, target, (task, dirfd, path))
                 entry = c.reads.admit(task, target, found)
             try:
                 opened = os.open(resolver.number(pin), flags & ~os.O_NOFOLLOW | OURS, dir_fd=self._names)
@@ -140,6 +141,32 @@ class Opens:
         give(c, identity, opened, flags)
         c.reads.count(entry)
         return ANSWERED
+
+    def _judge_asked(self, task: Task, effect: str, target: Target, origin: tuple[Task, int, bytes]) -> None:
+        """Where the last step of the walk was a link, what protects the link's name protects the object. Raises Denied.
+
+        A link to a thing of the same name elsewhere is not noticed (docs/threats.md).
+        """
+        asked = origin[2].rstrip(b"/").rpartition(b"/")[2]
+        if asked in (b"", b".", b"..") or target.path.endswith(b"/" + asked):
+            return
+        parent, name = self._c.resolver.parent(*origin)
+        try:
+            self._judge_link(task, effect, target, parent, name)
+        finally:
+            os.close(parent)
+
+    def _judge_link(self, task: Task, effect: str, target: Target, parent: int, name: bytes) -> None:
+        """The same for the link `name` in `parent`."""
+        c = self._c
+        found = os.stat(name.rstrip(b"/"), dir_fd=parent, follow_symlinks=False)
+        if stat.S_ISLNK(found.st_mode) and not c.resolver.in_procfs(found.st_dev):
+            link = Target(join(c.resolver.path_of(parent), name), parent=parent, name=name.rstrip(b"/"), found=found)
+            decision = c.authority.judge_asked(task, effect, link, target)
+            if decision is not None:
+                c.reads.moved()  # it may have been admitted by another name
+                if not c.authority.permits(decision):
+                    c.authority.refuse(task, effect, target, decision)
 
     def _pin(self, task: Task, dirfd: int, path: bytes, walk: int, resolve: int) -> tuple[int, int]:
         """An O_PATH descriptor of the object, with the call's own walk flags, and how the caller holds it (`walk`).
@@ -154,7 +181,10 @@ class Opens:
             if resolve:
                 pin = openat2(base, path, how(_O_PATH | _CLOEXEC | walk, 0, resolve | libc.RESOLVE_NO_MAGICLINKS))
                 try:
-                    if resolver.in_procfs(os.fstat(pin).st_dev) and process_of(resolver.path_of(pin)) == os.getpid():
+                    if (
+                        resolver.in_procfs(os.fstat(pin).st_dev)
+                        and resolver.process_at(resolver.path_of(pin)) == os.getpid()
+                    ):
                         raise OSError(errno.EXDEV, path)  # /proc/self would be ours
                 except BaseException:
                     os.close(pin)
@@ -198,6 +228,7 @@ class Opens:
         if nameless or (kind == stat.S_IFCHR and found.st_rdev in _HARMLESS_DEVICES):
             sequence = None
         elif writes:
+            target.needs = _asked_of_the_kernel(flags)
             decision = c.authority.demand(task, WRITE, target)
             sequence = c.authority.intend(task, WRITE, target, decision)
         else:
@@ -294,15 +325,27 @@ class Opens:
             return self._special(identity, task, pin, found, flags, held)
         if flags & (os.O_ACCMODE | os.O_TRUNC) == 0:  # O_CREAT alone: the file exists, so it is a read
             target = Target(live_name(c.resolver.path_of(pin), found), descriptor=pin, found=found)
+            if origin is not None:
+                self._judge_asked(task, READ, target, origin)
             c.reads.count(c.reads.admit(task, target, found))
             return self._reopen(identity, task, pin, flags, None, found)
         raw = c.resolver.path_of(pin, origin)
         if raw.startswith(b"/memfd:"):
             return self._reopen(identity, task, pin, flags, None, found)
         target = Target(live_name(raw, found), parent=parent, name=name, descriptor=pin, found=found)
+        target.needs = _asked_of_the_kernel(flags)
         if covers(held, flags):
             return self._reopen_held(identity, task, pin, flags, found, target)
-        decision = c.authority.demand(task, WRITE, target)
+        if origin is not None:
+            for effect in (WRITE, READ) if flags & os.O_ACCMODE != os.O_WRONLY else (WRITE,):
+                self._judge_asked(task, effect, target, origin)
+        decision = c.authority.judge(task, WRITE, target)
+        if not c.authority.permits(decision):
+            if not self._replaces(task, target, flags):
+                c.authority.refuse(task, WRITE, target, decision)
+            there = c.staged.open(identity, task, target, flags, 0o600)
+            c.listener.respond(identity, there)
+            return ANSWERED
         if flags & os.O_ACCMODE != os.O_WRONLY:
             decision_to_read = c.authority.judge(task, READ, target)
             if not c.authority.permits(decision_to_read):
@@ -313,6 +356,13 @@ class Opens:
             decision = c.authority.demand(task, TRUNCATE, target)
         sequence = c.authority.intend(task, effect, target, decision)
         return self._reopen(identity, task, pin, flags, sequence, found)
+
+    def _replaces(self, task: Task, target: Target, flags: int) -> bool:
+        """Whether it may be written anew, if its content will pass: nothing of the old one is to be kept or seen."""
+        if target.found is None or target.found.st_nlink != 1 or target.parent < 0:
+            return False
+        empties = bool(flags & os.O_TRUNC) and flags & os.O_ACCMODE == os.O_WRONLY
+        return empties and self._c.staged.could_pass(task, (WRITE, TRUNCATE), target, flags)
 
     def _reopen(
         self, identity: int, task: Task, pin: int, flags: int, sequence: int | None, found: os.stat_result
@@ -371,7 +421,7 @@ class Opens:
             if path.endswith(b"/"):
                 dots = name.rstrip(b"/") in (b".", b"..")
                 raise OSError(errno.EEXIST if dots and flags & os.O_EXCL else errno.EISDIR, path)
-            for _ in range(_MAX_LINKS):
+            for links in range(_MAX_LINKS):
                 if name in (b".", b".."):
                     raise OSError(errno.EEXIST if flags & os.O_EXCL else errno.EISDIR, path)
                 try:
@@ -388,7 +438,8 @@ class Opens:
                     if not stat.S_ISLNK(found.st_mode):
                         if stat.S_ISDIR(found.st_mode):
                             raise OSError(errno.EISDIR, path)
-                        return self._write_existing(identity, task, pin, flags, parent, name)
+                        origin = (task, dirfd, path) if links else None
+                        return self._write_existing(identity, task, pin, flags, parent, name, origin=origin)
                     if flags & os.O_NOFOLLOW:
                         raise OSError(errno.ELOOP, path)
                     if c.resolver.in_procfs(found.st_dev):  # a magic link, such as /proc/self/fd/3
@@ -464,7 +515,13 @@ class Opens:
         if os.fstat(parent).st_nlink == 0 or c.resolver.in_procfs(os.fstat(parent).st_dev):
             raise OSError(errno.ENOENT, name)  # a removed directory holds nothing; procfs makes nothing
         target = Target(join(c.resolver.path_of(parent), name), parent=parent, name=name)
-        decision = c.authority.demand(task, CREATE, target)
+        decision = c.authority.judge(task, CREATE, target)
+        if not c.authority.permits(decision):
+            if not c.staged.could_pass(task, (CREATE,), target, flags):
+                c.authority.refuse(task, CREATE, target, decision)
+            there = c.staged.open(identity, task, target, flags, mode)
+            c.listener.respond(identity, there)
+            return ANSWERED
         c.identity.take_mask(c.tasks, task)
         sequence = c.authority.intend(task, CREATE, target, decision)
         wanted = flags | os.O_EXCL | OURS  # O_EXCL follows no link
@@ -531,6 +588,13 @@ def _check_flags(flags: int) -> None:
         wrong = flags & os.O_CREAT and flags & os.O_DIRECTORY  # since Linux 6.4; before, it could half succeed
     if wrong:
         raise OSError(errno.EINVAL, "flags")
+
+
+def _asked_of_the_kernel(flags: int) -> int:
+    """The access to the object itself that an open with these flags needs."""
+    reads = 0 if flags & os.O_ACCMODE == os.O_WRONLY else os.R_OK
+    writes = os.W_OK if flags & (os.O_ACCMODE | os.O_TRUNC) else 0
+    return reads | writes
 
 
 def _never_waits(device: int) -> bool:

@@ -16,6 +16,7 @@ import threading
 from pincer_trace.effects import BIND, CREATE, UNLINK, WRITE
 from pincer_trace.executor.context import ANSWERED
 from pincer_trace.executor.descriptors import give
+from pincer_trace.executor.identity import Identity
 from pincer_trace.gateway.resolve import join
 from pincer_trace.kernel import libc
 from pincer_trace.kernel.notify import Continue
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from pincer_trace.executor.opens import Handler
     from pincer_trace.gateway.tasks import Task
 
+    Act = Callable[[Identity], int]
+
 _CLONE_FS = 0x200
 _SUN_PATH = 108  # bytes of sockaddr_un.sun_path. unix(7)
 _FLOOR_HOLDS = Continue(Continue.FLOOR_HOLDS)
@@ -38,17 +41,15 @@ _QUEUES = b"/dev/mqueue/"
 
 
 class OwnPlace:
-    """A thread with a working directory and umask of its own, for calls that take neither as an argument."""
+    """A thread with a working directory, umask and ids of its own, for calls that take none of them as an argument."""
 
     def __init__(self) -> None:
-        self._work: queue.SimpleQueue[tuple[Callable[[], int], queue.SimpleQueue[int | BaseException]] | None] = (
-            queue.SimpleQueue()
-        )
+        self._work: queue.SimpleQueue[tuple[Act, queue.SimpleQueue[int | BaseException]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name="own-place", daemon=True)
         self._thread.start()  # at once: a later start could fail, when the process limit is reached
 
-    def run(self, act: Callable[[], int]) -> int:
-        """The errno (0: done) of `act`, run there. Waits for it: bind and mq_open do not block."""
+    def run(self, act: Act) -> int:
+        """The errno (0: done) of `act`, run there with that thread's identity. Waits for it: bind does not block."""
         answer: queue.SimpleQueue[int | BaseException] = queue.SimpleQueue()
         self._work.put((act, answer))
         error = answer.get()
@@ -57,14 +58,16 @@ class OwnPlace:
         return error
 
     def _serve(self) -> None:
-        apart = False
+        identity = None
         while (work := self._work.get()) is not None:
             act, answer = work
             try:
-                if not apart:
+                if identity is None:
                     libc.call("unshare", _CLONE_FS)
-                    apart = True
-                error = act()
+                    fresh = Identity()
+                    fresh.limit()
+                    identity = fresh
+                error = act(identity)
             except OSError as failure:
                 answer.put(failure.errno or errno.EACCES)
             except BaseException as failure:  # noqa: BLE001 - the receiving thread waits for an answer, and records it (P96)
@@ -122,7 +125,7 @@ class Sockets:
             mask = c.tasks.mask(task)
             wanted = c.identity.credentials(task)
             sequence = c.authority.intend(task, BIND, target, decision)
-            error = self._place.run(lambda: _bind_there(own, address, directory, mask, wanted))
+            error = self._place.run(lambda there: _bind_there(there, own, address, directory, mask, wanted))
             if not error:
                 error = self._confirm(parent, name)
             c.authority.done(sequence, error)
@@ -174,7 +177,7 @@ class Sockets:
             try:
                 if flags & os.O_CREAT and flags & os.O_EXCL:
                     raise OSError(errno.EEXIST, name)
-                target = Target(_QUEUES + name, descriptor=opened, found=os.fstat(opened))
+                target = Target(_QUEUES + name, descriptor=opened, found=os.fstat(opened), named=True)
                 decision = c.authority.demand(task, WRITE, target)
                 c.authority.done(c.authority.intend(task, WRITE, target, decision))
             except BaseException:
@@ -212,6 +215,8 @@ class Sockets:
             except OSError as error:
                 c.authority.done(sequence, error.errno or errno.EIO)
                 raise
+            if found is not None:
+                c.provenance.forget(found)
             c.authority.done(sequence)
             return 0
         finally:
@@ -247,11 +252,10 @@ def _family(descriptor: int) -> int:
         checked.detach()
 
 
-def _bind_there(own: int, address: bytes, directory: int, mask: int, wanted: Credentials | None) -> int:
-    if wanted is not None:
-        from pincer_trace.executor.identity import Identity
-
-        Identity().assume(wanted)
+def _bind_there(
+    identity: Identity, own: int, address: bytes, directory: int, mask: int, wanted: Credentials | None
+) -> int:
+    identity.assume(wanted)
     os.fchdir(directory)
     os.umask(mask)
     libc.call("bind", own, address, len(address))

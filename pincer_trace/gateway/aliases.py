@@ -1,9 +1,10 @@
 """Other names of protected files: judged by their protected name too, whatever they were reached by (hazard P28).
 
-A symbolic link at a protected place (`~/.ssh -> /data/ssh`) moves what is protected to where it really lies: such links
-are resolved at the start. A hard link made before the run gives a secret an innocent name. Links that the tree makes
-are judged when they are made; for those that were there before, the files at the protected places that have more than
-one name are listed once, when the first object with several names is met. Patterns that begin with `**` name no
+A symbolic link at a protected place (`~/.ssh -> /data/ssh`), or in a place of secrets (`~/.ssh/key -> ~/dotfiles/key`),
+moves what is protected to where it really lies. Such links are resolved at the start, as far down as is quick; one that
+is met later counts from then on. A hard link made before the run gives a secret an innocent name. Links that the tree
+makes are judged when they are made; for those that were there before, the files at the protected places that have more
+than one name are listed once, when the first object with several names is met. Patterns that begin with `**` name no
 place, so a file that only they protect is known by its names of this session alone.
 """
 
@@ -14,7 +15,8 @@ import os
 import stat
 
 from pincer_trace.effects import CHANGES, READ
-from pincer_trace.profile import ALLOW
+from pincer_trace.kernel import procfs
+from pincer_trace.profile import ALLOW, Facts
 from pincer_trace.profile.globs import matches
 
 TYPE_CHECKING = False
@@ -24,10 +26,17 @@ if TYPE_CHECKING:
     from pincer_trace.profile import Profile
     from pincer_trace.profile.globs import Components
 
+    Mounts = list[tuple[bytes, bytes, bytes, bytes]]
+
 _OTHER_WORLDS = (b"proc", b"sys", b"dev")  # file systems of their own, of a size that a worker could set
+_WORLD_OF_TYPE = {b"proc": b"/proc", b"sysfs": b"/sys", b"devtmpfs": b"/dev"}
 _GUARDED = CHANGES | {READ}
 _NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _LIMIT = 2_000_000  # directory entries looked at in all
+_FIRST_LOOK = 2_000  # directory entries of one place looked at for links when the run begins
+_OPENING = 10  # entries that a directory counts for
+_DEPTH = 3  # directories below it, where all that is below is secret
+_LINKS = 256  # of those links that are remembered
 
 
 class TooMany(Exception):
@@ -57,18 +66,31 @@ class Aliases:
             raise TooMany
         return known.get((found.st_dev, found.st_ino))
 
-    def protected_place(self, path: bytes) -> bytes | None:
-        """The protected name of a path that lies behind a symbolic link at a protected place."""
+    def protected_places(self, path: bytes) -> tuple[bytes, ...]:
+        """The protected names of a path that lies behind a symbolic link at a protected place, or on another mount."""
         if not path.startswith(self._reals):
-            return None
-        for real, name in self.moved:
-            if path == real or path.startswith(real + b"/"):
-                return name + path[len(real) :]
-        return None
+            return ()
+        return tuple(name + path[len(real) :] for real, name in self.moved if _inside(path, real))
+
+    def holds_place(self, directory: bytes) -> bool:
+        """Whether something below `directory` is protected by another name."""
+        return any(_inside(real, directory) for real in self._reals)
+
+    def note_link(self, real: bytes, name: bytes, found: os.stat_result) -> None:
+        """A link at the protected `name` was met that leads to `real`: from now on that is protected by every name."""
+        if len(self.moved) >= 2 * _LINKS or (real, name) in self.moved:
+            return
+        self.moved.append((real, name))
+        self._reals = (*self._reals, real)
+        for known in self._known.values():
+            if known is not None:
+                known.setdefault((found.st_dev, found.st_ino), name)
 
     def _links(self) -> list[tuple[bytes, bytes]]:
-        """(real path, protected path) where a protected place is reached through a symbolic link."""
+        """(real path, protected path) where a protected place is reached through a symbolic link or another mount."""
         found = {}
+        reals: dict[bytes, tuple[bytes, bool]] = {b"": (b"", True)}
+        secret: dict[bytes, int] = {}  # places of secrets, and how many directories deep to look for links
         for rule in self._profile.rules:
             if rule.verdict == ALLOW or not rule.effects & _GUARDED:
                 continue
@@ -78,14 +100,60 @@ class Aliases:
                     break
                 literal.append(component)
             place = b"/" + b"/".join(literal)
-            if len(literal) > 1 and place not in found:
-                real = os.path.realpath(place)
-                found[place] = real
+            rest = rule.components[len(literal) :]
+            other = bool(literal) and literal[0] in _OTHER_WORLDS
+            if (len(literal) > 1 or other) and place not in found:
+                found[place] = place if other else _real(place, reals)
+            if READ in rule.effects and rest and len(literal) > 1 and not other:
+                everywhere = rest[0] is None and len(rest) > 1
+                depth = _FIRST_LOOK if everywhere else _DEPTH if None in rest else len(rest)
+                secret[place] = max(depth, secret.get(place, 0))
         moved = [(real, place) for place, real in found.items() if real != place]
-        mounts = _mounts()
-        for place, real in found.items():
-            moved += [(alias, place) for alias in _elsewhere(real, mounts)]
+        for place, depth in secret.items():
+            moved += self._links_below(place, depth, _LINKS + len(found) - len(moved))
+        mounts = procfs.mounts()
+        ways = _Mounts(mounts)
+        if ways.several:
+            for place, real in [*found.items(), *((place, real) for real, place in moved if place not in found)]:
+                moved += [(alias, place) for alias in ways.elsewhere(real)]
+        for _, root, point, kind in mounts:
+            world = _WORLD_OF_TYPE.get(kind)
+            if world is not None and not _inside(point, world):
+                moved.append((point, world + root.rstrip(b"/")))
+        return list(dict.fromkeys(moved))
+
+    def _links_below(self, place: bytes, depth: int, limit: int) -> list[tuple[bytes, bytes]]:
+        """The same of links below a place of secrets: the nearest, level by level, as far as a short look goes."""
+        moved: list[tuple[bytes, bytes]] = []
+        level = [place]
+        looked = 0
+        while level and depth > 0 and looked < _FIRST_LOOK:
+            depth -= 1
+            deeper = []
+            for directory in level:
+                looked += _OPENING
+                try:
+                    with os.scandir(directory) as entries:
+                        for entry in entries:
+                            looked += 1
+                            if entry.is_symlink():
+                                moved += self._link(directory + b"/" + os.fsencode(entry.name), place)
+                            elif depth and entry.is_dir(follow_symlinks=False):
+                                deeper.append(directory + b"/" + os.fsencode(entry.name))
+                            if looked >= _FIRST_LOOK or len(moved) >= limit:
+                                return moved[: max(limit, 0)]
+                except OSError:
+                    continue
+            level = deeper
         return moved
+
+    def _link(self, path: bytes, place: bytes) -> list[tuple[bytes, bytes]]:
+        """(where it leads, `path`), if the link is at a protected name, or one with protected names below it."""
+        closed = self._profile.judge(READ, path, Facts()).verdict != ALLOW
+        if not closed and self._profile.guarded_below(READ, path) is None:
+            return []
+        real = os.path.realpath(path)
+        return [] if real == path or _inside(place, real) else [(real, path)]
 
     def _scan(self, effects: frozenset[str]) -> dict[tuple[int, int], bytes]:
         known: dict[tuple[int, int], bytes] = {}
@@ -99,6 +167,10 @@ class Aliases:
                 for path, found in self._below(b"", components):
                     if found.st_nlink > 1:
                         known.setdefault((found.st_dev, found.st_ino), path)
+        for real, name in self.moved:
+            for _, found in self._file(real):
+                if found.st_nlink > 1:
+                    known.setdefault((found.st_dev, found.st_ino), name)
         return known
 
     def _below(self, directory: bytes, components: Components) -> Iterator[tuple[bytes, os.stat_result]]:
@@ -149,6 +221,22 @@ class Aliases:
             yield path, found
 
 
+def _real(path: bytes, known: dict[bytes, tuple[bytes, bool]]) -> bytes:
+    """As os.path.realpath, for hundreds of paths that begin alike: `known` holds (real path, whether it exists)."""
+    if path not in known:
+        above, _, name = path.rpartition(b"/")
+        real = _real(above, known) + b"/" + name
+        there = known[above][1]
+        if there:
+            try:
+                if stat.S_ISLNK(os.lstat(real).st_mode):
+                    real = os.path.realpath(real)
+            except OSError as error:
+                there = error.errno != errno.ENOENT
+        known[path] = real, there
+    return known[path][0]
+
+
 def _hides_something(directory: bytes, error: OSError) -> bool:
     """Whether a directory that cannot be looked into may hold files which the worker can reach all the same."""
     if error.errno in _NOTHING_THERE:
@@ -161,35 +249,30 @@ def _hides_something(directory: bytes, error: OSError) -> bool:
         return False  # what lies there is out of our reach, and so of the worker's
 
 
-def _mounts() -> list[tuple[bytes, bytes, bytes]]:
-    """(device, root inside of its file system, mount point) of every mount, the last one on top."""
-    rows = []
-    with open("/proc/self/mountinfo", "rb") as table:
-        for line in table:
-            fields = line.split(b" ")
-            rows.append((fields[2], _unescaped(fields[3]), _unescaped(fields[4])))
-    return rows
+class _Mounts:
+    """Where else a path is shown: of file systems that are mounted more than once (bind mounts; hazard P25)."""
 
+    def __init__(self, mounts: Mounts) -> None:
+        counted: dict[bytes, list[tuple[bytes, bytes]]] = {}
+        for device, root, point, _ in mounts:
+            counted.setdefault(device, []).append((root, point))
+        self.several = {device: ways for device, ways in counted.items() if len(ways) > 1}
+        longest = sorted(mounts, key=lambda row: len(row[2]), reverse=True)
+        self._holders = [(point.rstrip(b"/") + b"/", device, root) for device, root, point, _ in longest]
 
-def _unescaped(text: bytes) -> bytes:
-    """Spaces and the like are octal there. proc_pid_mountinfo(5)"""
-    for code in (b"040", b"011", b"012", b"134"):
-        text = text.replace(b"\\" + code, bytes([int(code, 8)]))
-    return text
-
-
-def _elsewhere(path: bytes, mounts: list[tuple[bytes, bytes, bytes]]) -> list[bytes]:
-    """The other paths at which the file system that holds `path` shows the same place (bind mounts; hazard P25)."""
-    holder = max((row for row in mounts if _inside(path, row[2])), key=lambda row: len(row[2]), default=None)
-    if holder is None:
-        return []
-    device, root, point = holder
-    inner = root.rstrip(b"/") + path[len(point.rstrip(b"/")) :]
-    return [
-        point.rstrip(b"/") + inner[len(root.rstrip(b"/")) :]
-        for other, root, point in mounts
-        if other == device and _inside(inner, root) and (root, point) != holder[1:]
-    ]
+    def elsewhere(self, path: bytes) -> list[bytes]:
+        """The other paths at which the file system that holds `path` shows the same place."""
+        below = path + b"/"
+        holder = next((row for row in self._holders if below.startswith(row[0])), None)
+        if holder is None:
+            return []
+        start, device, root = holder
+        inner = root.rstrip(b"/") + path[len(start) - 1 :]
+        return [
+            point.rstrip(b"/") + inner[len(other.rstrip(b"/")) :]
+            for other, point in self.several.get(device, ())
+            if _inside(inner, other) and (other, point.rstrip(b"/")) != (root, start[:-1])
+        ]
 
 
 def _inside(path: bytes, directory: bytes) -> bool:

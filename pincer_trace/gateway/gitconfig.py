@@ -1,4 +1,4 @@
-"""What a rename would change in a git configuration: read from the pinned source, with nobody left who could write it.
+"""What a file that git will read has in it: read from the pin, with nobody left who could write it.
 
 git writes `config.lock` and renames it onto `config`. A read lease is granted only when no descriptor and no mapping
 can still write the file (hazard P85): so what is judged is what is renamed.
@@ -10,14 +10,69 @@ import fcntl
 import os
 import stat
 
+from pincer_trace.kernel import libc
+
 _MAXIMUM = 1 << 20  # bytes; a larger configuration counts as unknown
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_CAP_LEASE = 1 << 28  # <linux/capability.h>
 
 
-class ConfigWitness:
-    """Holds the lease from the first question until `close`, after the rename."""
+class Witness:
+    """What is known of the content that appears at a name. This one knows nothing."""
 
-    __slots__ = ("_answer", "_asked", "_found", "_goal", "_goal_name", "_leased", "_source", "_source_name")
+    __slots__ = ()
+
+    hopeful = False  # whether it stands for the best content there could be: nothing is there yet
+
+    def content(self) -> bytes | None:
+        """The new content; None when it cannot be known for certain."""
+        return None
+
+    def before(self) -> bytes | None:
+        """What it takes the place of: nothing counts as empty. None when that cannot be read."""
+        return None
+
+    def changes(self) -> frozenset[str] | None:
+        """The keys that differ between the two, read as configuration; None when they cannot be known for certain."""
+        before, after = self.before(), self.content()
+        if before is None or after is None:
+            return None
+        from pincer_trace.profile.gitconfig import changed_keys
+
+        return changed_keys(before, after)
+
+
+class Hope(Witness):
+    """Of a file that is about to be written: whether some content could pass at all."""
+
+    __slots__ = ()
+
+    hopeful = True
+
+    def changes(self) -> frozenset[str] | None:
+        return frozenset()
+
+
+class Written(Witness):
+    """Of a file that nobody can write any more, before it gets its name."""
+
+    __slots__ = ("_after", "_before")
+
+    def __init__(self, before: bytes | None, after: bytes | None) -> None:
+        self._before = before
+        self._after = after
+
+    def content(self) -> bytes | None:
+        return self._after
+
+    def before(self) -> bytes | None:
+        return self._before
+
+
+class ConfigWitness(Witness):
+    """Of a rename. Holds the lease from the first question until `close`, after the rename."""
+
+    __slots__ = ("_after", "_asked", "_before", "_found", "_goal", "_goal_name", "_leased", "_source", "_source_name")
 
     def __init__(self, source: int, source_name: bytes, found: os.stat_result, goal: int, goal_name: bytes) -> None:
         self._source = source
@@ -27,46 +82,86 @@ class ConfigWitness:
         self._goal_name = goal_name
         self._leased = -1
         self._asked = False
-        self._answer: frozenset[str] | None = None
+        self._after: bytes | None = None
+        self._before: bytes | None = None
 
-    def changes(self) -> frozenset[str] | None:
-        """The changed keys; None when they cannot be known for certain."""
-        if not self._asked:
-            self._asked = True
-            try:
-                self._answer = self._compare()
-            except OSError:
-                self._answer = None
-        return self._answer
+    def content(self) -> bytes | None:
+        self._look()
+        return self._after
 
-    def _compare(self) -> frozenset[str] | None:
-        from pincer_trace.profile.gitconfig import changed_keys
+    def before(self) -> bytes | None:
+        self._look()
+        return self._before
 
-        self._leased = os.open(self._source_name, _READ, dir_fd=self._source)
-        held = os.fstat(self._leased)
-        if (held.st_dev, held.st_ino) != (self._found.st_dev, self._found.st_ino):
-            return None
-        if held.st_nlink != 1:
-            return None  # by its other name it could be changed after the rename
-        fcntl.fcntl(self._leased, fcntl.F_SETLEASE, fcntl.F_RDLCK)  # EAGAIN: somebody can still write it
-        after = _content(self._leased)
-        before: bytes | None = b""
+    def _look(self) -> None:
+        if self._asked:
+            return
+        self._asked = True
         try:
-            old = os.open(self._goal_name, _READ, dir_fd=self._goal)
-        except FileNotFoundError:
-            pass
-        else:
-            try:
-                before = _content(old)
-            finally:
-                os.close(old)
-        return changed_keys(before, after) if before is not None and after is not None else None
+            self._leased = os.open(self._source_name, _READ, dir_fd=self._source)
+            held = os.fstat(self._leased)
+            if (held.st_dev, held.st_ino) == (self._found.st_dev, self._found.st_ino):
+                self._after = leased_content(self._leased) if held.st_nlink == 1 else None
+            self._before = plain_content(self._goal, self._goal_name)
+        except OSError:
+            self._after = None
 
     def close(self) -> None:
         """Drop the lease."""
         if self._leased >= 0:
             os.close(self._leased)
             self._leased = -1
+
+
+def written_content(parent: int, name: bytes) -> bytes | None:
+    """The content of a small file that has this one name, and that nobody can write; None when it is none such."""
+    try:
+        descriptor = os.open(name, _READ, dir_fd=parent)
+    except OSError:
+        return None
+    try:
+        content = leased_content(descriptor)
+        return content if os.fstat(descriptor).st_nlink == 1 else None  # by another one it could be changed later
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def plain_content(parent: int, name: bytes) -> bytes | None:
+    """The content of a small file, empty when there is none; None when it is no such file. Raises OSError."""
+    try:
+        descriptor = os.open(name, _READ, dir_fd=parent)
+    except FileNotFoundError:
+        return b""
+    try:
+        return _content(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def leased_content(descriptor: int) -> bytes | None:
+    """The content of a small file, which the descriptor keeps writers out of by a lease; None when it is none such.
+
+    Raises OSError: EAGAIN when somebody can still write it.
+    """
+    take_lease(descriptor)
+    return _content(descriptor)
+
+
+def take_lease(descriptor: int) -> None:
+    """A read lease, until the descriptor is closed. Raises OSError: EAGAIN when somebody can write the file."""
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+    except PermissionError:  # another's file: it takes a capability, which acting as the caller has laid aside
+        effective, permitted, inheritable = libc.get_capabilities()
+        if not permitted & _CAP_LEASE:
+            raise
+        libc.set_capabilities(effective | _CAP_LEASE, permitted, inheritable)
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        finally:
+            libc.set_capabilities(effective, permitted, inheritable)
 
 
 def _content(descriptor: int) -> bytes | None:

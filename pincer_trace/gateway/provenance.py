@@ -1,17 +1,19 @@
 """Which objects this tree created in this session: what it made in a shared place is its own to change.
 
 An object is known by (device, inode) and its handle, so that a number which the file system gives out again to somebody
-else's file does not pass for ours.
+else's file does not pass for ours. Where the user's own folders were before the tree moved them is known by name.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+from bisect import bisect_left
 
 from pincer_trace.kernel import libc
 
 _NAMELESS = 4096  # files without a name that are remembered
+_VACATED = 250_000  # names of the user's folders that are remembered; beyond, nothing counts as new any more
 _O_PATH = os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -21,6 +23,8 @@ class Provenance:
     def __init__(self) -> None:
         self._born: dict[tuple[int, int], bytes] = {}
         self._nameless: dict[tuple[int, int], bytes] = {}
+        self._vacated: set[bytes] = set()
+        self._above_vacated: set[bytes] = set()
 
     def note(self, parent: int, name: bytes) -> None:
         """The tree has just created `name` in the pinned directory `parent`."""
@@ -96,17 +100,100 @@ class Provenance:
         """Whether one of `count` directories is ours: the one `skip` levels above `directory`, and those above it."""
         if not self._born:
             return False
-        here = os.dup(directory)
-        try:
-            for level in range(skip + count):
-                if level >= skip and self.holds(here):
-                    return True
-                above = os.open("..", os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY, dir_fd=here)
-                root = os.path.samestat(os.fstat(above), os.fstat(here))
-                os.close(here)
-                here = above
-                if root:
-                    return False
+        with Ancestry(self, directory) as ancestry:
+            return ancestry.covers(skip, count)
+
+    # -- names -----------------------------------------------------------------------------------------------
+
+    def vacate(self, path: bytes) -> None:
+        """A folder of the user's, or a link to one, left this name; or a link at such a name leads here now.
+
+        What comes here, or below, is in a place that the user knows: that the tree made it lifts no protection.
+        """
+        if len(self._vacated) >= _VACATED or self.is_vacated(path):
+            return
+        self._vacated.add(path)
+        while len(path) > 1:
+            path = path.rpartition(b"/")[0]
+            if path in self._above_vacated:
+                break
+            self._above_vacated.add(path)
+
+    def is_vacated(self, path: bytes) -> bool:
+        """Whether this name, or one above it, was vacated."""
+        if len(self._vacated) >= _VACATED:
+            return True
+        end = 0 if self._vacated else -1
+        while end >= 0:  # downwards: most paths soon leave the directories that hold vacated names
+            end = path.find(b"/", end + 1)
+            above = path if end < 0 else path[:end]
+            if above in self._vacated:
+                return True
+            if above not in self._above_vacated:
+                return False
+        return False
+
+    def holds_vacated(self, path: bytes) -> bool:
+        """Whether a vacated name lies below this one."""
+        return path in self._above_vacated
+
+
+class Ancestry:
+    """Which of the directories from one upwards are ours. Climbed once, as far as somebody asks, within `with`."""
+
+    def __init__(self, provenance: Provenance, directory: int) -> None:
+        self._provenance = provenance
+        self._here = os.dup(directory)
+        self._known = 0  # levels that were looked at
+        self._ours: list[int] = []  # those of them that are ours
+        self._top = False
+
+    def covers(self, skip: int, count: int) -> bool:
+        """Whether one of `count` levels is ours, from `skip` levels above the first one (0: itself) upwards."""
+        end = skip + count
+        while True:
+            at = bisect_left(self._ours, skip)
+            if at < len(self._ours):
+                return self._ours[at] < end
+            if self._top or self._known >= end:
+                return False
+            self._climb()
+
+    def _climb(self) -> None:
+        if self._provenance.holds(self._here):
+            self._ours.append(self._known)
+        self._known += 1
+        below = os.fstat(self._here)
+        above = os.open("..", os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY, dir_fd=self._here)
+        os.close(self._here)
+        self._here = above
+        self._top = os.path.samestat(os.fstat(above), below)
+
+    def __enter__(self) -> Ancestry:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._here)
+
+
+class Within:
+    """The same for a directory inside of one that moves: `ours` are the depths that are ours, the one that moves has 1,
+    this one `depth`; above them come those of `outer`, or none.
+    """
+
+    def __init__(self, ours: tuple[int, ...], depth: int, outer: Ancestry | None) -> None:
+        self._ours = ours
+        self.depth = depth
+        self._outer = outer
+
+    def covers(self, skip: int, count: int) -> bool:
+        """As `Ancestry.covers`."""
+        highest = self.depth - skip
+        at = bisect_left(self._ours, max(highest - count + 1, 1))
+        if at < len(self._ours) and self._ours[at] <= highest:
+            return True
+        if self._outer is None:
             return False
-        finally:
-            os.close(here)
+        beyond = max(skip - self.depth, 0)
+        rest = skip + count - self.depth - beyond
+        return rest > 0 and self._outer.covers(beyond, rest)

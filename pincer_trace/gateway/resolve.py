@@ -16,8 +16,6 @@ from pincer_trace.kernel.libc import AT_FDCWD, RESOLVE_NO_MAGICLINKS, RESOLVE_NO
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pincer_trace.gateway.tasks import Task, Tasks
 
 O_PATH = os.O_PATH | os.O_CLOEXEC
@@ -49,7 +47,7 @@ class Resolver:
     def __init__(self, tasks: Tasks, root: int) -> None:
         self._tasks = tasks
         self._root = root
-        self.procfs = _procfs_devices()
+        self.procfs, self._points = _procfs_places()
         self.names = os.open("/proc/self/fd", O_PATH | os.O_DIRECTORY)  # our descriptors by number: re-open, readlink
         self.steps = STEPS  # left for walks one component at a time; the engine sets it anew for each call
         self.numbers = [b"%d" % n for n in range(4096)]
@@ -227,7 +225,7 @@ class Resolver:
                 return os.readlink(b"", dir_fd=link), -1, -1
             # A magic link: it jumps to what that process holds. Only within the tree (P68).
             place = self.path_of(link)
-            owner = process_of(place)
+            owner = self.process_at(place)
             if owner is None or not self.is_ours(owner):
                 raise Forbidden(place, "it belongs to a process outside of the tree") from None
             jumped = os.open(name, O_PATH, dir_fd=directory)
@@ -257,8 +255,22 @@ class Resolver:
         finally:
             os.close(descriptor)
 
+    def procfs_name(self, path: bytes) -> bytes:
+        """The name below /proc of what lies in a procfs, wherever that is mounted. Raises Forbidden."""
+        for point, name in self._points:
+            if path == point or path.startswith(point + b"/"):
+                if not name:
+                    break
+                return name + path[len(point) :]
+        raise Forbidden(path, "it lies in a process file system whose numbers are not known to be ours")
+
+    def process_at(self, path: bytes) -> int | None:
+        """The process that an object of a procfs is about. Raises Forbidden."""
+        return process_of(self.procfs_name(path))
+
     def check_procfs(self, path: bytes, *, writes: bool = False) -> None:
         """Refuse what /proc tells of foreign processes beyond what `ps` shows, and writing there (P68): Forbidden."""
+        path = self.procfs_name(path)
         owner = process_of(path)
         if owner is None or self.is_ours(owner):
             return
@@ -317,20 +329,31 @@ def _components(path: bytes) -> list[bytes]:
     return parts[:-1] if path[:1] == b"/" else parts
 
 
-def _procfs_devices() -> frozenset[int]:
-    """The device numbers of every procfs that is mounted."""
+def _procfs_places() -> tuple[frozenset[int], list[tuple[bytes, bytes]]]:
+    """Of every procfs that is mounted: the device numbers; and (mount point, its name below /proc), the longest first.
+
+    The name is empty where the numbers are those of another PID namespace.
+    """
+    rows = [row for row in procfs.mounts() if row[3] == b"proc"]
     devices = {os.stat("/proc").st_dev}
-    for line in _lines("/proc/self/mountinfo"):
-        head, _, tail = line.partition(b" - ")
-        if tail.startswith(b"proc "):
-            major, _, minor = head.split()[2].partition(b":")
-            devices.add(os.makedev(int(major), int(minor)))
-    return frozenset(devices)
+    ours = set()
+    for device, root, point, _ in rows:
+        major, _, minor = device.partition(b":")
+        devices.add(os.makedev(int(major), int(minor)))
+        if root == b"/" and _shows_our_numbers(point):
+            ours.add(device)
+    points = {point: b"/proc" + root.rstrip(b"/") if device in ours else b"" for device, root, point, _ in rows}
+    points.setdefault(b"/proc", b"/proc")
+    return frozenset(devices), sorted(points.items(), key=lambda row: len(row[0]), reverse=True)
 
 
-def _lines(path: str) -> Iterable[bytes]:
-    with open(path, "rb") as text:
-        yield from text
+def _shows_our_numbers(point: bytes) -> bool:
+    """Whether the procfs at `point` belongs to our PID namespace: in any other, the line of our numbers differs."""
+    try:
+        with open(point + b"/self/status", "rb") as theirs, open("/proc/self/status", "rb") as ours:
+            return [x for x in theirs if x.startswith(b"NSpid:")] == [x for x in ours if x.startswith(b"NSpid:")]
+    except OSError:
+        return False
 
 
 def _long_path(descriptor: int) -> bytes:

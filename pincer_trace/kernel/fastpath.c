@@ -26,7 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define VERSION 1 /* kernel/fastpath.py asks for it */
+#define VERSION 2 /* kernel/fastpath.py asks for it */
 
 #define TASKS 4096         /* one slot for each thread id modulo this; who finds none is known to Python alone */
 #define JUDGED (1u << 17)  /* slots; at most half of them are used */
@@ -209,9 +209,8 @@ static int reopen(struct fast *f, uint64_t id, int held, int flags, uint32_t cou
     return opened < 0 ? RECEIVED : give(f, id, opened, flags, counter);
 }
 
-/* DONE, or RECEIVED: the long way. `pin` gets a pinned object that the tables do not know. */
-static int serve(struct fast *f, const struct seccomp_notif *n, int *pin) {
-    char path[PATH_BYTES];
+/* DONE, or RECEIVED: the long way. `pin` gets a pinned object that the tables do not know; `path` the path, once read. */
+static int serve(struct fast *f, const struct seccomp_notif *n, int *pin, char path[PATH_BYTES]) {
     struct stat found;
     struct timespec now;
     int flags = (int)n->data.args[2] & KNOWN;
@@ -222,7 +221,7 @@ static int serve(struct fast *f, const struct seccomp_notif *n, int *pin) {
     clock_gettime(CLOCK_MONOTONIC, &now);
     if ((int64_t)now.tv_sec * 1000000000 + now.tv_nsec >= task->expires)
         return RECEIVED;
-    ssize_t got = pread(task->mem, path, sizeof path, (off_t)n->data.args[1]);
+    ssize_t got = pread(task->mem, path, PATH_BYTES, (off_t)n->data.args[1]);
     size_t length = got > 0 ? strnlen(path, (size_t)got) : 0;
     if (!length || length == (size_t)got)
         return RECEIVED;
@@ -316,14 +315,15 @@ struct fast *fast_new(int listener, int descriptors, const uint64_t *procfs, uin
 void fast_free(struct fast *f) { free(f); }
 
 /* Waits for a notification that is not for us: RECEIVED, or the errno of the kernel. Without `enabled` none is.
- * `pin` is the object of a plain read that is not judged yet, pinned and the caller's to close, or -1. */
-int fast_receive(struct fast *f, int enabled, struct seccomp_notif *n, int *pin) {
+ * `pin` is the object of a plain read that is not judged yet, pinned and the caller's to close, or -1; `path`, of
+ * PATH_BYTES, is then the path that led there: the worker's memory may say another by now (P1). */
+int fast_receive(struct fast *f, int enabled, struct seccomp_notif *n, int *pin, char *path) {
     *pin = -1;
     for (;;) {
         memset(n, 0, sizeof *n); /* the kernel refuses a dirty buffer with EINVAL (P4) */
         if (ioctl(f->listener, SECCOMP_IOCTL_NOTIF_RECV, n))
             return errno;
-        if (!enabled || n->data.nr != SYS_openat || serve(f, n, pin) == RECEIVED)
+        if (!enabled || n->data.nr != SYS_openat || serve(f, n, pin, path) == RECEIVED)
             return RECEIVED;
     }
 }

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from pincer_trace.kernel.notify import Listener
 
-_VERSION = 1
+_VERSION = 2
+_PATH_BYTES = 256
 COUNTERS = 65536
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _LIBRARY = os.path.join(_HERE, "_fastpath.so")
@@ -54,6 +55,15 @@ def available() -> str:
     return _LIBRARY
 
 
+def probe() -> None:
+    """Load it. Raises OSError when it is not there or of another version."""
+    path = available()
+    if not path:
+        raise OSError(errno.ENOENT, "not compiled at installation, or older than its source", _LIBRARY)
+    if ctypes.CDLL(path).fast_version() != _VERSION:
+        raise OSError(errno.ENOEXEC, "of another version", _LIBRARY)
+
+
 class FastPath:
     """One set of tables. Raises OSError when the library is of another version, or there is no memory."""
 
@@ -70,11 +80,12 @@ class FastPath:
         self._free = library.fast_free
         self._notification = ctypes.create_string_buffer(NOTIFICATION_SIZE)
         self._pin = _int(-1)
+        self._path = ctypes.create_string_buffer(_PATH_BYTES)
         self._receive = library.fast_receive
-        self._receive.argtypes = (_pointer, _int, _pointer, ctypes.POINTER(_int))
+        self._receive.argtypes = (_pointer, _int, _pointer, ctypes.POINTER(_int), _pointer)
         self._give = library.fast_give
         self._give.argtypes = (_pointer, _int, _u32)
-        self._arguments = (ctypes.byref(self._notification), ctypes.byref(self._pin))
+        self._arguments = (ctypes.byref(self._notification), ctypes.byref(self._pin), ctypes.byref(self._path))
         quick = ctypes.PyDLL(_LIBRARY)  # these are over before giving up the interpreter's lock would be
         self._task = _declare(quick.fast_task, _u32, _u32, _int, _i64)
         self._forget = _declare(quick.fast_forget, _u32)
@@ -103,6 +114,10 @@ class FastPath:
         pin = self._pin.value
         self._pin.value = -1
         return pin
+
+    def path(self) -> bytes:
+        """The path that led to the last pin: the worker's own memory may say another by now (P1)."""
+        return self._path.value
 
     def give(self, pin: int, counter: int) -> bool:
         """Open the pin of `take_pin` for its caller, and count that. False: the long way must do it from the start.

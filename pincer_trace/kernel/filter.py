@@ -1,7 +1,8 @@
 """The seccomp program: our guard, then what libseccomp compiles from the table.
 
-libseccomp cannot express ranges, so the guard in front of its program answers ENOSYS for foreign architectures, for the
-x32 bit and for numbers that the table does not know. libseccomp 2.5 cannot set WAIT_KILLABLE_RECV, so the program is
+libseccomp cannot express ranges, nor "all but these", so the guard in front of its program answers ENOSYS for foreign
+architectures, for the x32 bit and for numbers that the table does not know, and refuses the ioctls of file systems that
+the table does not know. libseccomp 2.5 cannot set WAIT_KILLABLE_RECV, so the program is
 exported and installed by seccomp(2) itself (worker.py). The tests interpret the whole program for every number.
 """
 
@@ -19,10 +20,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import pyseccomp
 
-FORMAT = 1  # part of the cache key: bump when the guard or the translation changes
+FORMAT = 2  # part of the cache key: bump when the guard or the translation changes
 
 _LD_NR = (0x20, 0, 0, 0)  # BPF_LD | BPF_W | BPF_ABS, offset of seccomp_data.nr
 _LD_ARCH = (0x20, 0, 0, 4)
+_LD_COMMAND = (0x20, 0, 0, 24)  # the low half of args[1]: both architectures are little-endian
+_AND = 0x54
 _JEQ, _JGE, _JGT, _RET = 0x15, 0x35, 0x25, 0x06
 _RET_ENOSYS = 0x00050000 | errno.ENOSYS
 _NOTIFY = 0x7FC00000
@@ -51,7 +54,23 @@ def guard(architecture: str) -> bytes:
     ]
     for first, last in gaps:
         code += [(_JGE, 0, 2, first), (_JGT, 1, 0, last), (_RET, 0, 0, _RET_ENOSYS)]
+    ioctl = next(row.number for row in table.load(architecture).values() if row.name == "ioctl")
+    unknown = _unknown_ioctls()
+    code += [(_JEQ, 0, len(unknown), ioctl), *unknown]
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
+
+
+def _unknown_ioctls() -> list[tuple[int, int, int, int]]:
+    """Refuse commands of the types in the table that it does not know; fall through for all others."""
+    known = sorted(table.FILE_SYSTEM_IOCTLS)
+    types = [kind << 8 for kind in table.IOCTL_TYPES]
+    rest = 1 + 2 * len(types)  # instructions behind the known ones
+    code = [_LD_COMMAND]
+    code += [(_JEQ, len(known) - 1 - at + rest, 0, command) for at, command in enumerate(known)]
+    code.append((_AND, 0, 0, table.IOCTL_TYPE_MASK))
+    for kind in types:
+        code += [(_JEQ, 0, 1, kind), (_RET, 0, 0, 0x00050000 | getattr(errno, table.IOCTL_UNKNOWN))]
+    return code
 
 
 def _libseccomp() -> bytes:

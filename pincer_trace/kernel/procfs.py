@@ -105,3 +105,20 @@ def is_below(pid: int, ancestor: int) -> bool:
         except (OSError, ValueError, IndexError):
             return False
     return False
+
+
+def mounts() -> list[tuple[bytes, bytes, bytes, bytes]]:
+    """(device, root inside of its file system, mount point, type) of every mount, the last one on top."""
+    rows = []
+    for line in read("/proc/self/mountinfo").splitlines():
+        head, _, tail = line.partition(b" - ")
+        fields = head.split(b" ")
+        rows.append((fields[2], _unescaped(fields[3]), _unescaped(fields[4]), tail.split(b" ")[0]))
+    return rows
+
+
+def _unescaped(text: bytes) -> bytes:
+    """Spaces and the like are octal there. proc_pid_mountinfo(5)"""
+    for code in (b"040", b"011", b"012", b"134"):
+        text = text.replace(b"\\" + code, bytes([int(code, 8)]))
+    return text

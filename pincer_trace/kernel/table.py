@@ -8,7 +8,8 @@ Dispositions:
 * `allow`: no round trip; the call has no effect on names or others, or the kernel floor refuses what it could do.
 * `notify:STAGE`: the supervisor performs it, or lets it run for a stated reason; STAGE names the handler.
 * `refuse:ERRNO`: answered in the filter. ENOSYS where programs fall back as on an older kernel, EPERM elsewhere.
-* `registers`: allowed but for the cases in `REGISTER_RULES`, which look at register values only.
+* `registers`: allowed but for the cases in `REGISTER_RULES`, which look at register values only; and for ioctls of file
+  systems, which are refused but for those in `FILE_SYSTEM_IOCTLS`.
 """
 
 from __future__ import annotations
@@ -462,7 +463,52 @@ _REFUSED_IOCTLS = {
     0x50009418: "EPERM",  # BTRFS_IOC_SUBVOL_CREATE_V2
     0x5000943F: "EPERM",  # BTRFS_IOC_SNAP_DESTROY_V2
     0x4008941A: "EPERM",  # BTRFS_IOC_SUBVOL_SETFLAGS
+    0x40047211: "EPERM",  # FAT_IOCTL_SET_ATTRIBUTES
 }
+# Commands of these types go to the file system itself, and what it makes of them is its own affair: they change inode
+# numbers, keys, layouts, trees, many of them through a descriptor for reading. Those that are not known are refused.
+IOCTL_TYPES = (
+    0x66,  # 'f': ext2 to ext4, fscrypt, fsverity, and what began there
+    0x76,  # 'v': ext2
+    0x58,  # 'X': XFS
+    0x94,  # btrfs
+    0xF5,  # F2FS
+    0xBC,  # bcachefs
+)
+IOCTL_TYPE_MASK = 0xFF00
+IOCTL_UNKNOWN = "ENOTTY"  # as a file system without it
+_READING_IOCTLS = (
+    0x80086601,  # FS_IOC_GETFLAGS
+    0x80046601,  # FS_IOC32_GETFLAGS
+    0x80087601,  # FS_IOC_GETVERSION
+    0x80047601,  # FS_IOC32_GETVERSION
+    0x80086603,  # EXT4_IOC_GETVERSION
+    0x801C581F,  # FS_IOC_FSGETXATTR
+    0xC020660B,  # FS_IOC_FIEMAP
+    0x81009431,  # FS_IOC_GETFSLABEL
+    0x400C6615,  # FS_IOC_GET_ENCRYPTION_POLICY
+    0xC0096616,  # FS_IOC_GET_ENCRYPTION_POLICY_EX
+    0xC080661A,  # FS_IOC_GET_ENCRYPTION_KEY_STATUS
+    0x8010661B,  # FS_IOC_GET_ENCRYPTION_NONCE
+    0xC0046686,  # FS_IOC_MEASURE_VERITY
+    0xC0286687,  # FS_IOC_READ_VERITY_METADATA
+    0x8400941F,  # BTRFS_IOC_FS_INFO
+    0xD000941E,  # BTRFS_IOC_DEV_INFO
+    0xC0109414,  # BTRFS_IOC_SPACE_INFO
+    0x80089419,  # BTRFS_IOC_SUBVOL_GETFLAGS
+    0x81F8943C,  # BTRFS_IOC_GET_SUBVOL_INFO
+    0xD000943D,  # BTRFS_IOC_GET_SUBVOL_ROOTREF
+    0xD0009412,  # BTRFS_IOC_INO_LOOKUP
+    0xD000943E,  # BTRFS_IOC_INO_LOOKUP_USER
+    0x80189439,  # BTRFS_IOC_GET_FEATURES
+    0xD0009411,  # BTRFS_IOC_TREE_SEARCH
+    0xC0709411,  # BTRFS_IOC_TREE_SEARCH_V2
+)
+_SHARING_IOCTLS = (  # need a descriptor for writing, which was judged; or share what is equal already
+    0x40049409,  # FICLONE
+    0x4020940D,  # FICLONERANGE
+    0xC0189436,  # FIDEDUPERANGE
+)
 TIOCGPTPEER = 0x5441
 FS_IOC_SETFLAGS, FS_IOC32_SETFLAGS, FS_IOC_FSSETXATTR = 0x40086602, 0x40046602, 0x401C5820
 FS_IOC_SETVERSION, FS_IOC32_SETVERSION = 0x40087602, 0x40047602
@@ -474,6 +520,13 @@ _NOTIFIED_IOCTLS = {
     FS_IOC_SETVERSION: "attributes",
     FS_IOC32_SETVERSION: "attributes",
 }
+
+FILE_SYSTEM_IOCTLS = frozenset(
+    command
+    for command in (*_READING_IOCTLS, *_SHARING_IOCTLS, *_REFUSED_IOCTLS, *_NOTIFIED_IOCTLS)
+    if (command & IOCTL_TYPE_MASK) >> 8 in IOCTL_TYPES
+)
+"""The known ones: allowed, or as `REGISTER_RULES` say."""
 
 REGISTER_RULES = (
     *(RegisterRule("ioctl", f"refuse:{errno}", _low(1, command)) for command, errno in _REFUSED_IOCTLS.items()),

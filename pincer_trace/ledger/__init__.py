@@ -6,6 +6,6 @@
 from __future__ import annotations
 
 from pincer_trace.ledger.session import Session
-from pincer_trace.ledger.writer import Ledger, LedgerFull
+from pincer_trace.ledger.writer import Ledger, LedgerFull, summary
 
-__all__ = ["Ledger", "LedgerFull", "Session"]
+__all__ = ["Ledger", "LedgerFull", "Session", "summary"]

@@ -171,6 +171,16 @@ def session_ids(directory: str | None = None) -> list[str]:
     return ids
 
 
+def split_ids(directory: str | None = None) -> tuple[list[str], list[str]]:
+    """`session_ids`, and those among them apart that never got a session.json: starts that failed, or go on."""
+    parent = sessions_directory(directory)
+    whole: list[str] = []
+    unfinished: list[str] = []
+    for name in session_ids(directory):
+        (whole if os.path.lexists(os.path.join(parent, name, SESSION_FILE)) else unfinished).append(name)
+    return whole, unfinished
+
+
 def _started(path: str) -> float:
     try:
         return float(load_session(path)["started"])
@@ -188,7 +198,7 @@ def find_session(selector: str | None, directory: str | None = None) -> str:
         if os.path.isfile(os.path.join(selector, SESSION_FILE)):
             return os.path.abspath(selector)
         raise UserError(f"{paths.display(selector)} is no session: it has no {SESSION_FILE}")
-    ids = session_ids(directory)
+    ids, _ = split_ids(directory)
     if not ids:
         if selector is not None and os.path.isfile(os.path.join(selector, SESSION_FILE)):
             return os.path.abspath(selector)
@@ -201,19 +211,25 @@ def find_session(selector: str | None, directory: str | None = None) -> str:
     if len(found) == 1:
         return os.path.join(os.path.abspath(parent), found[0])
     if found:
-        raise UserError(f"{paths.display(selector)} means {len(found)} sessions: {_some(found)}; write more of the id")
+        raise UserError(f"{paths.display(selector)} means {len(found)} sessions: {some(found)}; write more of the id")
     if os.path.isfile(os.path.join(selector, SESSION_FILE)):
         return os.path.abspath(selector)
-    raise UserError(f"no session {paths.display(selector, 60)}; the latest are {_some(ids[::-1])}")
+    raise UserError(f"no session {paths.display(selector, 60)}; the latest are {some(ids[::-1])}")
 
 
-def _some(ids: list[str]) -> str:
+def some(ids: list[str]) -> str:
+    """The first few of them, in words."""
     return ", ".join(ids[:4]) + (f" and {len(ids) - 4} more" if len(ids) > 4 else "")
 
 
 def _looks_like_id(name: str) -> bool:
     stem = name.replace("-", "", 2)
     return len(name) == 22 and name[8] == name[15] == "-" and stem[:14].isdecimal() and stem[14:].isalnum()
+
+
+def open_ledger(path: str) -> Any:
+    """The ledger of the session's directory `path`, to read. Raises `UserError`."""
+    return _open(path, LEDGER_FILE)
 
 
 def _open(path: str, name: str) -> Any:
@@ -236,7 +252,7 @@ def count_records(path: str) -> dict[str, int]:
     counts = {"allowed": 0, "denied": 0, "failures": 0, "reads": 0, "unrecorded": 0}
     for record in read_records(path):
         name = names.get(record["kind"])
-        if name is not None:
+        if name is not None and not record.get("native"):
             counts[name] += 1
         elif record["kind"] == "reads" and isinstance(record.get("count"), int):
             counts["reads"] += record["count"]

@@ -95,13 +95,29 @@ class Session:
             "uid": os.getuid(),
             **details,
         }
+        session = None
         try:
             session = cls(session_id, path, dir_fd, facts)
             session._write(facts)
         except OSError as error:
-            os.close(dir_fd)
+            if session is not None:
+                session.ledger.leave()
+            else:
+                os.close(dir_fd)
+            remove(path)
             raise _cannot(path, error) from error
         return session
+
+    def note(self, **facts: object) -> None:
+        """More facts, for the next time that session.json is written."""
+        self._facts.update(facts)
+
+    def save(self) -> None:
+        """Write session.json anew while the run goes on, if that can be: at the end it is written anyway."""
+        try:
+            self._write(self._facts)
+        except OSError:
+            pass
 
     def finish(self, exit_status: int | None, leftover: int, counts: dict[str, int]) -> None:
         """Replace session.json by one that also tells the end. Called by `Ledger.close`.
@@ -140,6 +156,19 @@ class Session:
         finally:
             os.close(fd)
         os.rename(new, SESSION_FILE, src_dir_fd=self._dir_fd, dst_dir_fd=self._dir_fd)
+
+
+def remove(path: str) -> None:
+    """Take back the directory of a start that failed, with what we put there; what else is in it stays."""
+    try:
+        for name in (LEDGER_FILE, SESSION_FILE):
+            try:
+                os.unlink(os.path.join(path, name))
+            except FileNotFoundError:
+                pass
+        os.rmdir(path)
+    except OSError:
+        pass  # it stays, as an empty session: the start has failed already, and says why
 
 
 def _make_directory(parent: str) -> tuple[str, str]:

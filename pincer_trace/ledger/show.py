@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Piece = tuple[str, str]
 
 PLAIN, DIM, GOOD, BAD, WARN, BOLD = "", "dim", "green", "red", "yellow", "bold"
+NATIVE = "the kernel refuses this user too: not counted"
 NOT_ALLOWED = frozenset({"denied", "failure"})
 LOG_HEADER = f"{'SEQ':>6} {'TIME':8} {'PID':>7} {'PROGRAM':10} {'EFFECT':8} {'OUTCOME':7} PATH"
 SESSIONS_HEADER = f"{'SESSION':22} {'STARTED':16} {'STATE':7} {'EXIT':>4} {'ALLOWED':>7} {'DENIED':>6} COMMAND"
@@ -74,7 +75,8 @@ def decision_lines(decision: Record, width: int | None) -> list[list[Piece]]:
     if width is not None:
         path = _middle(path, max(width - len(head) - 17 - len(tail), 12))
     refused = decision.get("kind") in NOT_ALLOWED
-    style = BAD if refused else GOOD if outcome == "done" else WARN
+    native = refused and bool(decision.get("native"))
+    style = DIM if native else BAD if refused else GOOD if outcome == "done" else WARN
     lines: list[list[Piece]] = [
         [
             (head, DIM),
@@ -86,6 +88,8 @@ def decision_lines(decision: Record, width: int | None) -> list[list[Piece]]:
     ]
     if refused:
         why = ": ".join(filter(None, (_shown(decision["rule"], 1000), _shown(decision["reason"], 2000))))
+        if native:
+            why += f" ({NATIVE})"
         lines.append([(f"{'':7}{_shown(decision['verdict'], 20)}: {why}", DIM)])
     return lines
 

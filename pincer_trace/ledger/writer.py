@@ -6,7 +6,7 @@ denies.
 
 Kinds of lines: `intent` (allowed, about to be done), `outcome` (of an intent, by its sequence number),
 `denied`, `failure` (denied since the supervisor failed), `reads` (allowed reads of one object by one
-executable, aggregated), `end`.
+executable, aggregated), `head` (a signature over the chain up to the line before), `end`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from _thread import allocate_lock
 from errno import EIO, ENOSPC, errorcode
 from time import time
 
+from pincer_trace.ledger.chain import genesis, link
 from pincer_trace.ledger.encode import encode, quote, quote_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from pincer_trace.ledger.chain import Signer
     from pincer_trace.ledger.session import Session
 
 DONE = "done"
@@ -51,7 +53,7 @@ class Ledger:
     """
 
     __slots__ = (
-        "_fd", "_mutex", "_next", "_session", "_size", "_torn", "_words",
+        "_chain", "_fd", "_mutex", "_next", "_session", "_signed", "_signer", "_signing", "_size", "_torn", "_words",
         "allowed", "denials", "failures", "read_calls", "unrecorded",
     )  # fmt: skip
 
@@ -61,7 +63,11 @@ class Ledger:
         self._session = session
         self._mutex = allocate_lock()  # guards all below; held for a number and one write(2)
         self._words: dict[tuple[bytes, str, str, str, str], tuple[str, str]] = {}
+        self._chain = genesis(session.id)
         self._next = 1
+        self._signed = 0  # how far: the sequence number of the last head
+        self._signer: Signer | None = None
+        self._signing = allocate_lock()  # one signer at a time; never held with the mutex wanted by a paused call
         self._size = 0  # bytes of whole lines
         self._torn = 0  # errno for good, once a torn line could not be taken back
         self.allowed = 0
@@ -141,8 +147,12 @@ class Ledger:
         rule: str,
         reason: str,
         extra: Mapping[str, object] | None = None,
+        native: bool = False,
     ) -> int:
-        """Record a refusal; the sequence number. Raises `LedgerFull` (and counts the denial all the same)."""
+        """Record a refusal; the sequence number. Raises `LedgerFull` (and counts the denial all the same).
+
+        With `native` the kernel would have refused the caller too, so nobody is told of a denial: it does not count.
+        """
         body = (
             f'"time":{time():.6f},"kind":"denied","pid":{pid},"exe":{quote_bytes(exe)},"effect":{quote(effect)},'
             f'"path":{quote_bytes(path)},"dev":{dev},"ino":{ino},"verdict":{quote(verdict)},"rule":{quote(rule)},'
@@ -150,8 +160,10 @@ class Ledger:
         )
         if extra:
             body += ',"extra":' + encode(extra)
+        if native:
+            body += ',"native":true'
         with self._mutex:
-            self.denials += 1
+            self.denials += not native
             return self._append(body)
 
     def failure(self, where: str, error: BaseException, *, pid: int) -> int:
@@ -186,6 +198,27 @@ class Ledger:
         with self._mutex:
             self.read_calls += total
 
+    def sign(self) -> None:
+        """Sign what was written since the last head: some tenths of a millisecond. Raises `LedgerFull`.
+
+        The first time it makes the key. For any thread but one that answers calls.
+        """
+        with self._signing:
+            if self._signer is None:
+                from pincer_trace.ledger.chain import Signer
+
+                self._signer = Signer(self._session.id)
+                self._session.note(key=self._signer.public)
+            with self._mutex:
+                seq, digest = self._next - 1, self._chain
+            if seq == self._signed:
+                return
+            signature = self._signer.sign(seq, digest)
+            with self._mutex:
+                head = self._append(f'"time":{time():.6f},"kind":"head","of":{seq},"signature":"{signature}"')
+                if head == seq + 1:  # else records came between, which the next head signs
+                    self._signed = head
+
     def counts(self) -> dict[str, int]:
         """The counters by name, as session.json keeps them."""
         return {
@@ -209,7 +242,14 @@ class Ledger:
                 self._append(f'"time":{time():.6f},"kind":"end","exit":{status},"leftover":{leftover}')
             except LedgerFull:
                 pass
+        try:
+            self.sign()
+        except LedgerFull:
+            pass
+        with self._mutex:
             fd, self._fd = self._fd, -1
+            if fd < 0:
+                return
         try:
             self._session.finish(exit_status, leftover, self.counts())
         finally:
@@ -229,9 +269,13 @@ class Ledger:
             self.unrecorded += 1
             raise LedgerFull(self._torn)
         seq = self._next
-        line = finish(seq, bodies[0])
-        if len(bodies) > 1:
-            line = b"".join([finish(number, body) for number, body in enumerate(bodies, seq)])
+        text = b'{"seq":%d,%b' % (seq, bodies[0].encode("ascii"))
+        chain = link(self._chain, text)
+        line = b'%b,"chain":"%b"}\n' % (text, chain.hex().encode("ascii"))
+        for number, body in enumerate(bodies[1:], seq + 1):
+            text = b'{"seq":%d,%b' % (number, body.encode("ascii"))
+            chain = link(chain, text)
+            line += b'%b,"chain":"%b"}\n' % (text, chain.hex().encode("ascii"))
         try:
             written = os.write(self._fd, line)
         except OSError as error:
@@ -241,6 +285,7 @@ class Ledger:
             self.unrecorded += 1
             self._take_back()
             raise LedgerFull(ENOSPC)
+        self._chain = chain
         self._next = seq + len(bodies)
         self._size += written
         return seq
@@ -253,6 +298,14 @@ class Ledger:
             self._torn = error.errno or EIO
 
 
-def finish(seq: int, body: str) -> bytes:
-    """One whole line from its number and its members' text. Called in order, under the ledger's mutex."""
-    return f'{{"seq":{seq},{body}}}\n'.encode("ascii")
+def summary(counts: Mapping[str, int]) -> str:
+    """The counters in words. A line of the log counts once; a line of reads, which says `xN`, N times, apart."""
+    allowed, reads, denied = counts["allowed"], counts["reads"], counts["denied"] + counts["failures"]
+    text = f"{allowed} effect{'' if allowed == 1 else 's'} and {reads} read{'' if reads == 1 else 's'} allowed"
+    text += f", {denied} denied"
+    if counts["failures"]:
+        text += f" ({counts['failures']} by failures of the supervisor)"
+    unwritten = counts["unrecorded"]
+    if unwritten:
+        text += f", {unwritten} line{'' if unwritten == 1 else 's'} not written: the disk is full"
+    return text

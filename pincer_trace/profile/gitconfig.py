@@ -1,5 +1,4 @@
-"""Judging git's configuration by content: which keys changed, and which keys make git run a program (hazards
-P52, P86).
+"""Judging git's configuration by content: which keys changed, and what is dangerous about them (hazards P52, P86).
 
 Syntax: git-config(1), "CONFIGURATION FILE". Keys are `section.variable` or `section.subsection.variable`,
 section and variable in lower case. What this reader does not understand counts as unknown, and unknown is
@@ -11,55 +10,92 @@ from __future__ import annotations
 MAXIMUM_BYTES = 1 << 20
 _SPACE = " \t\r\f\v"
 
-# Sections each of whose keys counts: they run programs, or bring in other configuration, or redirect a peer.
-_SECTIONS = frozenset(
-    {
-        "alias", "browser", "credential", "difftool", "filter", "gpg", "guitool", "hook", "imap", "include",
-        "includeif", "instaweb", "man", "mergetool", "pager", "protocol", "safe", "sendemail", "url", "web",
-    }
-)  # fmt: skip
-_KEYS = frozenset(
-    {
-        "core.alternaterefscommand", "core.askpass", "core.attributesfile", "core.editor", "core.fsmonitor",
-        "core.gitproxy",
-        "diff.guitool", "diff.tool", "merge.guitool", "merge.tool", "svn.authorsprog",
-        "core.hookspath", "core.pager", "core.sshcommand", "core.worktree", "diff.external",
-        "gc.recentobjectshook", "help.browser", "init.templatedir", "interactive.difffilter",
-        "sequence.editor", "uploadpack.packobjectshook",
-    }
-)  # fmt: skip
+RUNS = "git runs what it names"
+LEADS = "git takes files, hooks or more settings from where it says"
+TRUSTS = "it sends the user's traffic and credentials elsewhere, or makes git trust another peer"
+
+# Sections each of whose keys counts.
+_SECTIONS = {
+    **dict.fromkeys(
+        (
+            "alias", "browser", "credential", "difftool", "filter", "gpg", "guitool", "hook", "imap", "instaweb", "man",
+            "mergetool", "pager", "sendemail", "web",
+        ),
+        RUNS,
+    ),
+    **dict.fromkeys(("include", "includeif"), LEADS),
+    **dict.fromkeys(("protocol", "safe", "url"), TRUSTS),
+}  # fmt: skip
+_KEYS = {
+    **dict.fromkeys(
+        (
+            "core.alternaterefscommand", "core.askpass", "core.editor", "core.fsmonitor", "core.gitproxy",
+            "diff.guitool", "diff.tool", "merge.guitool", "merge.tool", "svn.authorsprog",
+            "core.pager", "core.sshcommand", "diff.external", "gc.recentobjectshook", "help.browser",
+            "interactive.difffilter", "sequence.editor", "uploadpack.packobjectshook",
+        ),
+        RUNS,
+    ),
+    **dict.fromkeys(("core.attributesfile", "core.hookspath", "core.worktree", "init.templatedir"), LEADS),
+}  # fmt: skip
 # (section, variable) of keys that carry a subsection
 _DRIVERS = frozenset(
     {
         ("diff", "command"), ("svn-remote", "authors-prog"),
-        ("diff", "textconv"), ("merge", "driver"), ("remote", "proxy"),
+        ("diff", "textconv"), ("merge", "driver"),
         ("remote", "receivepack"), ("remote", "uploadpack"), ("remote", "vcs"), ("submodule", "update"),
         ("tar", "command"), ("trailer", "cmd"), ("trailer", "command"),
     }
 )  # fmt: skip
 # what `http.*` keys end with that send the user's traffic elsewhere, or trust another peer
-_HTTP = ("proxy", "sslverify", "cookiefile", "extraheader", "sslcert", "sslkey", "sslcainfo", "sslcapath")
+_HTTP = (
+    "proxy", "sslverify", "cookiefile", "extraheader", "sslcert", "sslkey", "sslcainfo", "sslcapath", "curloptresolve",
+    "delegation",
+)  # fmt: skip
+# Values of dangerous keys that are not: a switch (git before 2.36 would run the programs `true` and `false`).
+_SWITCH = frozenset({None, "true", "false"})
+_UPDATES = frozenset({"checkout", "rebase", "merge", "none"})
 
 
-def is_executable(key: str) -> bool:
-    """Whether a change of `key` can make git run a program or trust another peer."""
+def danger(key: str) -> str:
+    """What a change of `key` can do, in words: make git run a program, or look elsewhere, or trust another; or ""."""
     section, _, rest = key.partition(".")
-    if section in _SECTIONS or key in _KEYS:
-        return True
+    found = _SECTIONS.get(section) or _KEYS.get(key)
+    if found:
+        return found
     variable = rest.rpartition(".")[2]
     if section == "lfs":
-        return rest.startswith(("customtransfer.", "extension.", "standalonetransferagent"))
+        return RUNS if rest.startswith(("customtransfer.", "extension.", "standalonetransferagent")) else ""
     if section == "http":
-        return variable.endswith(_HTTP)
-    return (section, variable) in _DRIVERS
+        return TRUSTS if variable.endswith(_HTTP) else ""
+    if (section, variable) == ("remote", "proxy"):
+        return TRUSTS
+    return RUNS if (section, variable) in _DRIVERS else ""
 
 
 def changed_keys(before: bytes, after: bytes) -> frozenset[str] | None:
-    """The keys whose values differ between two configuration files; None when either cannot be read."""
+    """The keys whose values differ between two configuration files; None when either cannot be read.
+
+    A dangerous key that gets only harmless values is left out.
+    """
     old, new = parse(before), parse(after)
     if old is None or new is None:
         return None
-    return frozenset(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+    return frozenset(
+        key
+        for key in old.keys() | new.keys()
+        if old.get(key) != new.get(key) and not _is_harmless(key, new.get(key, []))
+    )
+
+
+def _is_harmless(key: str, values: list[str | None]) -> bool:
+    """Whether these values of a key that may name a program name none."""
+    section, _, rest = key.partition(".")
+    if key == "core.fsmonitor" or section == "pager":
+        return all((value.lower() if value else value) in _SWITCH for value in values)
+    if section == "submodule" and rest.endswith(".update"):
+        return all(value in _UPDATES for value in values)
+    return False
 
 
 def parse(content: bytes) -> dict[str, list[str | None]] | None:

@@ -104,6 +104,7 @@ def load(
         description=description,
         paths=tuple(files),
         logins=tuple(dict.fromkeys(logins)),
+        repository=places.git_common_dir or b"",
     )
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from pincer_trace.effects import CHANGES, CREATE, LINK, READ, RENAME, WRITE
 from pincer_trace.profile.automaton import Automaton
-from pincer_trace.profile.gitconfig import is_executable
+from pincer_trace.profile.gitconfig import danger
 from pincer_trace.profile.globs import matches
 
 TYPE_CHECKING = False
@@ -39,7 +39,8 @@ OWN = "own"
 OWN_ANCHOR = "own-anchor"
 OWN_ABOVE = "own-above"
 GIT_CONFIG = "git-config"
-CONDITIONS = (ALWAYS, OWN, OWN_ANCHOR, OWN_ABOVE, GIT_CONFIG)
+GIT_INERT, GIT_ACTIVE = "git-inert", "git-active"
+CONDITIONS = (ALWAYS, OWN, OWN_ANCHOR, OWN_ABOVE, GIT_CONFIG, GIT_INERT, GIT_ACTIVE)
 
 NOTHING_ALLOWS = "no rule allows it"
 
@@ -74,6 +75,13 @@ class Facts:
         """
         return None
 
+    def git_danger(self) -> str | None:
+        """Why what appears there could make git run a program (`gateway.repositories`); "" if it cannot.
+
+        None if nothing appears there: it is taken away.
+        """
+        return "what it brings is not known"
+
     def executable(self) -> bytes:
         """The real path of the executable that the calling process runs; a label, not a boundary."""
         return b""
@@ -96,6 +104,9 @@ class _EveryFact(Facts):
 
     def git_config_changes(self) -> frozenset[str] | None:
         return frozenset()
+
+    def git_danger(self) -> str | None:
+        return ""
 
 
 class Rule:
@@ -199,10 +210,10 @@ class Profile:
     """A loaded profile.
 
     `rules` are in order (files extended first, then the file, options, built in); `logins` are patterns of secrets that
-    the started agent itself may read.
+    the started agent itself may read; `repository` is that of the work tree, if it has one.
     """
 
-    __slots__ = ("_automaton", "description", "digest", "logins", "name", "paths", "rules", "settings")
+    __slots__ = ("_automaton", "description", "digest", "logins", "name", "paths", "repository", "rules", "settings")
 
     def __init__(
         self,
@@ -214,6 +225,7 @@ class Profile:
         description: str = "",
         paths: tuple[str, ...] = (),
         logins: tuple[bytes, ...] = (),
+        repository: bytes = b"",
     ) -> None:
         self.name = name
         self.rules = rules
@@ -222,6 +234,7 @@ class Profile:
         self.description = description
         self.paths = paths
         self.logins = logins
+        self.repository = repository
         for index, rule in enumerate(rules):
             rule.rank = rule.tier * 1_000_000 + index
         self._automaton = Automaton(rules)
@@ -250,10 +263,18 @@ class Profile:
                     if changes is None:
                         blocked = "the change cannot be read"
                         continue
-                    programs = sorted(key for key in changes if is_executable(key.lower()))
-                    if programs:
-                        blocked = ", ".join(programs)
+                    dangers = sorted(f"{key}: {what}" for key in changes if (what := danger(key.lower())))
+                    if dangers:
+                        blocked = "; ".join(dangers)
                         continue
+                elif when in (GIT_INERT, GIT_ACTIVE):
+                    reason = facts.git_danger()
+                    if when == GIT_INERT and reason != "":
+                        blocked = reason or blocked
+                        continue
+                    if when == GIT_ACTIVE and not reason:
+                        continue
+                    blocked = reason or blocked
                 elif not _is_own(rule, path, facts):
                     continue
             if rule.verdict == ALLOW and rule.tier:
@@ -281,6 +302,11 @@ class Profile:
         """Whether nothing can be put at `path` or changed there, even if every fact spoke for it."""
         facts = _EveryFact()
         return all(self.judge(effect, path, facts).verdict != ALLOW for effect in (CREATE, WRITE, RENAME, LINK))
+
+    def is_closed_below(self, directory: bytes) -> bool:
+        """Whether no grant allows a change of anything strictly below `directory`."""
+        pending = self._automaton.state(directory).pending
+        return not any(rule.tier == GRANT and rule.verdict == ALLOW and rule.effects & CHANGES for rule in pending)
 
     def is_free(self, path: bytes) -> bool:
         """Whether every change and every read of `path` is allowed, whatever the facts."""

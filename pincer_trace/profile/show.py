@@ -10,7 +10,7 @@ import shlex
 from pincer_trace import effects, paths
 from pincer_trace.errors import UserError
 from pincer_trace.profile import globs, loading
-from pincer_trace.profile.model import ALLOW, BUILT_IN, GRANT, PROTECTION
+from pincer_trace.profile.model import ALLOW, BUILT_IN, DENY, GRANT, PROTECTION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,6 +98,22 @@ def _rule_text(effect: str, path: bytes, *, protection: bool) -> str:
         'reason = "I allow it"',
     ]
     return "\n".join(lines) + "\n"
+
+
+def count_rules(name: str, places: Places) -> int:
+    """How many `[[rule]]` a profile's file and those that it extends have. Errors: `UserError`."""
+    from pincer_trace.profile import source
+
+    path = loading.find(name, places)
+    return len(source.compile_profile(path, loading.read(path), places)[2])
+
+
+def doubts(profile: Profile) -> list[str]:
+    """What is no mistake in a profile, but hardly what its author wants."""
+    found = []
+    if not any(effects.EXEC in rule.effects for rule in profile.rules if rule.tier == GRANT and rule.verdict != DENY):
+        found.append("no rule allows exec: no command can be started under it")
+    return found
 
 
 def available(places: Places) -> list[tuple[str, str, str]]:

@@ -31,7 +31,7 @@ class RuleTable(msgspec.Struct, forbid_unknown_fields=True):
     paths: list[str]
     verdict: Literal["allow", "confirm", "deny"]
     reason: str
-    when: Literal["own", "own-anchor", "own-above", "git-config"] | None = None
+    when: Literal["own", "own-anchor", "own-above", "git-config", "git-inert", "git-active"] | None = None
     exe: list[str] | None = None
     command: list[str] | None = None
     protection: bool = False
@@ -185,7 +185,10 @@ def _row(path: str, lines: Lines, index: int, rule: RuleTable) -> Row:
             if model.anchor_of(parts) < 0:
                 shown = display(text)
                 raise wrong("when", f"'{rule.when}' needs a component after '**' in each path; '{shown}' has none")
-    if rule.when is not None and rule.verdict != model.ALLOW:
+    if rule.when == model.GIT_ACTIVE:  # the one that holds where nothing is known
+        if rule.verdict == model.ALLOW:
+            raise wrong("when", "not with verdict 'allow'")
+    elif rule.when is not None and rule.verdict != model.ALLOW:
         raise wrong("when", "only with verdict 'allow': a condition that is not met must not loosen anything")
     return (
         tuple(sorted(names)),

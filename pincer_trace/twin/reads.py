@@ -7,6 +7,7 @@ What is decided here is also told to the fast path (kernel/fastpath.c), where th
 
 from __future__ import annotations
 
+import os
 import stat
 import threading
 import time
@@ -17,8 +18,6 @@ from pincer_trace.twin.authority import Target
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import os
-
     from pincer_trace.gateway.tasks import Task
     from pincer_trace.kernel.fastpath import FastPath
     from pincer_trace.ledger import Ledger
@@ -80,6 +79,7 @@ class Reads:
 
     def admit(self, task: Task, target: Target, found: os.stat_result) -> Entry:
         """Judge a read that `hot` does not know. Raises Denied (recorded)."""
+        target.needs = os.R_OK
         decision = self._authority.demand(task, READ, target)
         rule = decision.rule
         key = (task.executable_id, target.path, found.st_dev, found.st_ino)

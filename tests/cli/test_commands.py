@@ -80,11 +80,12 @@ LAYERS = "'landlock', 'landlock-truncate', 'landlock-scope', 'wait-killable'"
             f"Invalid value for '--require': 'magic' is not one of {LAYERS}" + SEE,
         ),
         (["-q", "log"], 125, "--quiet is an option of a run and cannot stand before `log`" + SEE),
-        (["log", "--effect", "fly"], 2, None),
-        (["log", "--nope"], 2, None),
-        (["log", "a", "b"], 2, None),
+        (["log", "--effect", "fly"], 125, None),
+        (["log", "--nope"], 125, None),
+        (["log", "a", "b"], 125, None),
         (["log", "nothing"], 125, None),
-        (["sessions", "x"], 2, None),
+        (["sessions", "x"], 125, None),
+        (["profile"], 125, "no subcommand: pincer-trace profile list, show or check; see pincer-trace profile --help"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
@@ -195,7 +196,26 @@ def test_a_torn_ledger_is_shown_and_told(program, session):
         file.write(b'{"seq":99,"ki')
     done = program("log", "--json")
     assert len(done.stdout.splitlines()) == 6 and done.returncode == 0
-    assert re.fullmatch(r"pincer-trace: .*: line 10 of the ledger is torn \(13 bytes\)\n", done.stderr)
+    assert re.fullmatch(r"pincer-trace: .*: line 11 of the ledger is torn \(13 bytes\)\n", done.stderr)
+
+
+def test_verify(program, session):
+    done = program("verify")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"\n/.*: 10 records, whole; signed up to record 9\n$", done.stdout)
+    with open(os.path.join(session.path, "session.json")) as file:
+        key = json.load(file)["key"]
+    assert program("verify", session.id, "--key", key).returncode == 0
+    assert program("verify", "--key", "0" * 64).returncode == 1
+    assert "--key is no Ed25519 public key" in program("verify", "--key", "abc").stderr
+    with open(os.path.join(session.path, "ledger.jsonl"), "r+b") as file:
+        first = file.readline()
+        file.seek(0)
+        file.write(first.replace(b'"pid":', b'"pid":9', 1)[: len(first) - 1] + b"\n")
+    done = program("verify")
+    assert done.returncode == 1
+    assert done.stdout.startswith("wrong  line 1 is no whole record")
+    assert done.stdout.endswith(": NOT what was written\n")
 
 
 def test_sessions(program, session):
@@ -221,6 +241,36 @@ def test_sessions_counts_for_a_run_that_was_killed_and_skips_damage(program, ses
     done = program("sessions")
     assert re.search(r"killed +- +3 +2 sh", done.stdout)
     assert done.stderr.count("\n") == 1 and "20200101-000000-abcdef" in done.stderr
+
+
+def test_directories_without_a_session_are_one_line_whatever_their_number(program, session):
+    for number in range(6):
+        os.mkdir(os.path.join(os.path.dirname(session.path), f"2099010{number}-000000-abcdef"))
+    done = program("sessions")
+    assert session.id in done.stdout and done.returncode == 0
+    assert done.stderr.count("\n") == 1 and "and 2 more" in done.stderr
+    assert len(program("log", "--json").stdout.splitlines()) == 6  # the latest session, not a later directory
+
+
+def test_what_the_kernel_refuses_too_is_recorded_and_not_counted(program):
+    from pincer_trace.ledger import Session
+
+    made = Session.create(
+        Session.reserve(os.path.join(program.state, "pincer-trace", "sessions")),
+        command=[b"x"], profile_name="default", profile_digest=bytes(32), workspace=b"/work", details={},
+    )  # fmt: skip
+    subject = {"pid": 100, "exe": b"/usr/bin/gdb", "dev": 1, "ino": 2, "verdict": "deny", "rule": ""}
+    made.ledger.denied("mkdir", b"/usr/share/gdb/x", reason="no rule allows it", native=True, **subject)
+    made.ledger.denied("write", b"/usr/local/x", reason="no rule allows it", **subject)
+    assert made.ledger.denials == 1
+    assert re.search(r"running +- +0 +1 x", program("sessions").stdout)  # from the log
+    made.ledger.close(0, 0)
+    assert re.search(r"ended +0 +0 +1 x", program("sessions").stdout)
+    lines = program("log").stdout.splitlines()
+    assert lines[2].strip() == "deny: no rule allows it (the kernel refuses this user too: not counted)"
+    assert lines[4].strip() == "deny: no rule allows it"
+    first, second = (json.loads(line) for line in program("log", "--json").stdout.splitlines())
+    assert first["native"] is True and "native" not in second
 
 
 def test_sessions_without_any(program):

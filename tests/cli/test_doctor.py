@@ -10,7 +10,7 @@ import tempfile
 
 import pytest
 
-from pincer_trace.kernel import libc
+from pincer_trace.kernel import fastpath, libc
 
 USER_NOTIF, ALLOW, ERRNO = 0x7FC00000, 0x7FFF0000, 0x00050000
 ENOSYS = 38
@@ -52,6 +52,7 @@ def test_this_machine_is_ready(program):
     ]
     assert [found[name] for name in needed] == ["ok"] * len(needed)
     assert found["libseccomp"] == found["state directory"] == "ok"
+    assert found["fast path"] == ("ok" if fastpath.available() else "missing")
     assert max(map(len, done.stdout.splitlines()[:-1])) <= 100  # the last one names a directory
 
 

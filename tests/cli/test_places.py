@@ -57,7 +57,50 @@ def test_p06_nested_with_the_usual_sessions(tmp_path):
         "-q", "--", sys.executable, "-P", "-m", "pincer_trace", "--", "true", cwd=work, environ={"HOME": str(home)}
     )
     assert done.returncode == 125
-    assert "already" in done.stderr and "outermost" in done.stderr and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("pincer-trace: another seccomp supervisor already holds this process")
+    assert "outermost" in done.stderr and done.stderr.count("\n") == 1 and "--session-dir" not in done.stderr
+
+
+def test_p06_nested_with_sessions_of_its_own_leaves_none(tmp_path):
+    home = tmp_path / "home"
+    work = tmp_path / "work"
+    home.mkdir()
+    work.mkdir()
+    inner = [sys.executable, "-P", "-m", "pincer_trace", "--session-dir", str(work / "inner"), "--", "true"]
+    done = run("-q", "--", *inner, cwd=work, environ={"HOME": str(home)})
+    assert done.returncode == 125 and "outermost" in done.stderr and done.stderr.count("\n") == 1
+    assert os.listdir(work / "inner") == []
+
+
+def test_a_home_that_is_no_absolute_path(tmp_path):
+    for home, shown in (("foo", "foo"), ("", "empty")):
+        done = run("--", "true", cwd=tmp_path, environ={"HOME": home})
+        assert (done.returncode, done.stderr.count("\n")) == (125, 1)
+        assert f"HOME is {shown}, no absolute path" in done.stderr
+        assert run("doctor", cwd=tmp_path, environ={"HOME": home}).returncode == 1
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_start_that_fails_leaves_no_session(tmp_path):
+    """No room for the first file of the session, or none for its content."""
+    home = tmp_path / "home"
+    home.mkdir()
+    assert run("-q", "--", "true", cwd=tmp_path, environ={"HOME": str(home)}).returncode == 0  # compiles the filter
+    sessions = home / ".local/state/pincer-trace/sessions"
+    before = os.listdir(sessions)
+    for limit in (0, 16):
+        code = (
+            "import os, resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+            f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}));"
+            f"os.execv({sys.executable!r}, [{sys.executable!r}, '-P', '-m', 'pincer_trace', '--', 'true'])"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=tmp_path, env={"PATH": os.environ["PATH"], "HOME": str(home)}, capture_output=True, text=True,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr.count("\n")) == (125, 1), done.stderr
+        assert "no session directory at" in done.stderr
+        assert os.listdir(sessions) == before
 
 
 def test_the_last_line_names_a_session_that_lies_elsewhere(tmp_path):

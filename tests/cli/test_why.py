@@ -8,6 +8,8 @@ import shlex
 
 import pytest
 
+from pincer_trace.paths import shipped_profiles
+
 PROFILE = """
 description = "for tests"
 [[rule]]
@@ -137,10 +139,10 @@ def test_foreign_bytes(program, place, target):
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["fly", "x"], 2, "no effect fly: one of bind, "),
-        (["change", "x"], 2, "no effect change: "),
+        (["fly", "x"], 125, "no effect fly: one of bind, "),
+        (["change", "x"], 125, "no effect change: "),
         (["read", ""], 125, "TARGET is empty"),
-        (["read"], 2, "Missing argument 'TARGET'"),
+        (["read"], 125, "Missing argument 'TARGET'"),
         (["read", "x", "--command", "no-such-program"], 125, "no program no-such-program"),
         (["read", "x", "-p", "nope"], 125, "no profile is named 'nope'"),
     ],
@@ -158,9 +160,11 @@ def test_a_working_directory_that_is_gone(program, tmp_path):
         os.chdir(tmp_path / "gone")
         os.rmdir(tmp_path / "gone")
 
-    done = program("why", "read", "/x", preexec_fn=leave)
-    assert (done.returncode, done.stderr.count("\n")) == (125, 1)
-    assert "the working directory is gone" in done.stderr
+    for target in ("/x", "x"):
+        (tmp_path / "gone").mkdir(exist_ok=True)
+        done = program("why", "write", target, preexec_fn=leave)
+        assert (done.returncode, done.stderr.count("\n")) == (125, 1)
+        assert "the working directory cannot be used: No such file or directory" in done.stderr
 
 
 def test_profile_list_show_and_check(program, place):
@@ -170,8 +174,29 @@ def test_profile_list_show_and_check(program, place):
     assert (done.returncode, done.stderr) == (0, "")
     assert f"{place}/**" in done.stdout and "the work tree" in done.stdout
     done = program("profile", "check", str(place.parent / "p.toml"), cwd=place)
-    assert re.fullmatch(r"\S+p\.toml: fine, \d+ rules, digest [0-9a-f]{16}\n", done.stdout)
-    assert program("profile", "check", "default").returncode == 0
+    assert re.fullmatch(r"\S+p\.toml: fine, 4 rules, digest [0-9a-f]{16}\n", done.stdout)
+    done = program("profile", "check", "default")
+    shipped = os.path.join(shipped_profiles(), "default.toml")
+    with open(shipped) as file:
+        number = sum(line.strip() == "[[rule]]" for line in file)
+    assert (done.returncode, f": fine, {number} rules," in done.stdout) == (0, True)
+
+
+def test_a_profile_that_allows_no_exec_is_doubted_and_says_who_refused(program, place):
+    (place / "empty.toml").write_text("")
+    done = program("profile", "check", "./empty.toml", cwd=place)
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[1] == "but no rule allows exec: no command can be started under it"
+    assert "\nbut" not in program("profile", "check", "default").stdout
+    done = program("-p", "./empty.toml", "--", "/bin/true", cwd=place)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (126, "", 1)
+    assert re.search(r"; the profile denies exec of /\S+: no rule allows it; log: pincer-trace log \d", done.stderr)
+    (place / "named.toml").write_text(
+        '[[rule]]\neffects = ["exec"]\npaths = ["/**"]\nverdict = "deny"\nreason = "nothing starts here"\n'
+    )
+    done = program("-p", "./named.toml", "--", "/bin/true", cwd=place)
+    assert (done.returncode, done.stderr.count("\n")) == (126, 1)
+    assert re.search(r"named\.toml:3 denies exec of /\S+: nothing starts here;", done.stderr)
 
 
 def test_a_broken_profile_is_told_by_file_line_and_key(program, place):

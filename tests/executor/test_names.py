@@ -9,6 +9,7 @@ import shutil
 import socket
 import stat
 import struct
+import threading
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -43,7 +44,7 @@ def refill(work, populated) -> None:
                 os.chmod(folder, 0o755)
     for entry in os.listdir(work):
         path = work / entry
-        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        shutil.rmtree(path) if not path.is_symlink() and path.is_dir() else path.unlink()
     for name in os.listxattr(work):
         os.removexattr(work, name)
     populated(work)
@@ -311,3 +312,95 @@ def test_p37_a_name_that_changes_after_the_look_does_not_pass(bench, work):
     assert bench.call("unlink", b"file").error == errno.EISDIR
     assert bench.records("outcome")[-1]["outcome"] == "EISDIR"
     assert os.path.exists("elsewhere")
+
+
+# -- what arrives --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("limit", "value"), [("_SECONDS", 0.0), ("_ENTRIES", 5)])
+def test_p29_what_takes_too_long_to_judge_does_not_move(bench, work, monkeypatch, limit, value):
+    """Everybody else waits meanwhile."""
+    for number in range(10):
+        (work / f"dir/{number}").write_text("")
+    monkeypatch.setattr(f"pincer_trace.executor.arrivals.{limit}", value)
+    assert bench.call("rename", b"dir", b"moved").error == errno.EACCES
+    assert "too large" in str(bench.records("denied")[0]["reason"])
+    assert bench.call("rename", b"dir/inner", b"moved").succeeded
+
+
+def test_p29_what_cannot_be_looked_into_does_not_move(bench, work, monkeypatch):
+    real = os.open
+
+    def fail(path, *arguments, **named):
+        if path == b"dir" and not arguments[0] & os.O_PATH:
+            raise PermissionError(errno.EACCES, "scripted")
+        return real(path, *arguments, **named)
+
+    monkeypatch.setattr(os, "open", fail)
+    assert bench.call("rename", b"dir", b"moved").error == errno.EACCES
+    assert "looked into" in str(bench.records("denied")[0]["reason"])
+
+
+def test_p29_one_climb_for_all_names(make_bench, work, monkeypatch):
+    """Guarded names in a folder that moves deep down in one of ours: the way up is looked at once for each end."""
+    from executor.benches import PROFILE
+
+    from pincer_trace.gateway.provenance import Ancestry
+
+    rules = """
+[[rule]]
+protection = true
+effects = ["change"]
+paths = ["**/*.guarded"]
+verdict = "confirm"
+reason = "guarded"
+
+[[rule]]
+protection = true
+effects = ["change"]
+paths = ["**/*.guarded"]
+when = "own-above"
+verdict = "allow"
+reason = "new"
+"""
+    bench = make_bench(PROFILE + rules)
+    assert bench.call("mkdir", b"own", 0o755).succeeded
+    deep = work / "own/a/b/c/d/e/f"
+    deep.mkdir(parents=True)
+    (work / "own/theirs").mkdir()
+    for number in range(20):
+        (work / f"own/theirs/{number}.guarded").write_text("")
+    climbs = []
+    real = Ancestry._climb
+    monkeypatch.setattr(Ancestry, "_climb", lambda self: climbs.append(1) or real(self))
+    assert bench.call("rename", b"own/theirs", os.fsencode(deep / "theirs")).succeeded
+    assert 7 <= len(climbs) <= 30, "seven levels from the goal, not for each of twenty names"
+    assert (deep / "theirs/19.guarded").exists()
+
+
+def test_p70_a_removed_queue_is_forgotten(make_bench, work):
+    from executor.benches import PROFILE
+
+    rule = """
+[[rule]]
+effects = ["change"]
+paths = ["/dev/mqueue/**"]
+verdict = "allow"
+reason = "queues"
+"""
+    bench = make_bench(PROFILE + rule)
+    for number in range(5):
+        name = b"pincer-%d-%d" % (os.getpid(), number)
+        assert bench.call("mq_open", name, os.O_CREAT | os.O_RDWR, 0o600, 0).succeeded
+        assert len(bench.provenance._born) == 1
+        assert bench.call("mq_unlink", name).succeeded
+        assert not bench.provenance._born
+
+
+def test_p93_the_binding_thread_has_one_identity(bench, work):
+    """What it took for one caller it gives back for the next."""
+    seen = []
+    for _ in range(2):
+        bench.engine._place.run(lambda identity: seen.append((identity, threading.get_native_id())) or 0)
+    assert seen[0] == seen[1]
+    assert seen[0][0] is not bench.engine._identity

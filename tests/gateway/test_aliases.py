@@ -78,3 +78,118 @@ def test_a_link_over_a_guarded_name_is_refused(bench, work):
     assert bench.call("symlink", b"free", b"harmless").succeeded
     assert bench.call("rename", b"harmless", b"secret").error == errno.EACCES
     assert bench.call("link", b"harmless", b"secret").error == errno.EACCES
+
+
+def test_links_inside_a_place_of_secrets(make_bench, work):
+    """secret/one -> a file elsewhere, secret/two -> a folder elsewhere, below further folders too."""
+    os.makedirs("elsewhere/folder")
+    os.makedirs("secret/below/deep")
+    for name in ("one", "folder/two", "three", "innocent"):
+        shutil.copy("secret/key", f"elsewhere/{name}")
+    os.symlink("../elsewhere/one", "secret/one")
+    os.symlink("../elsewhere/folder", "secret/two")
+    os.symlink(work / "elsewhere/three", "secret/below/deep/three")
+    os.symlink("..", "secret/above")  # means nothing that would not be protected anyway
+    bench = make_bench()
+    for path in (b"elsewhere/one", b"elsewhere/folder/two", b"elsewhere/three", b"secret/one", b"secret/two/two"):
+        for flags in (os.O_RDONLY, os.O_RDWR):
+            assert bench.call("openat", AT, path, flags, 0).error == errno.EACCES, path
+    assert "it is also" in str(bench.records("denied")[0]["reason"])
+    assert bench.call("rename", b"elsewhere", b"moved").error == errno.EACCES
+    assert bench.call("openat", AT, b"elsewhere/innocent", os.O_RDWR, 0).succeeded
+    assert bench.call("openat", AT, b"file", os.O_RDWR, 0).succeeded
+    os.link("elsewhere/one", "second")
+    assert bench.call("openat", AT, b"second", os.O_RDONLY, 0).error == errno.EACCES
+
+
+ENVIRONMENT = """
+[[rule]]
+protection = true
+effects = ["read", "rename", "link"]
+paths = ["{workspace}/**/.env"]
+verdict = "confirm"
+reason = "environment files"
+"""
+
+
+@pytest.fixture
+def with_environment(work):
+    """A profile with a pattern for any folder, and a link at such a name."""
+    from executor.benches import PROFILE
+
+    os.makedirs("a/b/c")
+    os.symlink("../../../file", "a/b/c/.env")
+    return PROFILE + ENVIRONMENT
+
+
+def test_a_link_at_a_name_that_is_protected_anywhere(make_bench, with_environment):
+    bench = make_bench(with_environment)
+    for path in (b"file", b"a/b/c/.env"):
+        assert bench.call("openat", AT, path, os.O_RDONLY, 0).error == errno.EACCES
+    assert bench.call("rename", b"file", b"x").error == errno.EACCES
+    bench = make_bench(with_environment, confirm_all=True)
+    assert bench.call("openat", AT, b"file", os.O_RDONLY, 0).succeeded
+
+
+def test_a_link_that_the_first_look_did_not_reach(make_bench, with_environment, monkeypatch):
+    """It counts from the moment that it is met, also for what was allowed by another name before."""
+    monkeypatch.setattr("pincer_trace.gateway.aliases._FIRST_LOOK", 2)
+    bench = make_bench(with_environment)
+    assert bench.call("openat", AT, b"file", os.O_RDONLY, 0).succeeded
+    bench.reads.moved()
+    for call in (("open", b"a/b/c/.env", os.O_RDONLY), ("openat", AT, b"file", os.O_RDONLY, 0)):
+        assert bench.call(*call).error == errno.EACCES, call
+    for flags in (os.O_RDWR, os.O_RDWR | os.O_CREAT, os.O_CREAT):
+        bench = make_bench(with_environment)
+        assert bench.call("openat", AT, b"a/b/c/.env", flags, 0).error == errno.EACCES
+        assert bench.call("openat", AT, b"file", os.O_RDONLY, 0).error == errno.EACCES
+
+
+def test_a_link_that_is_not_known_yet_protects_no_object(make_bench, with_environment, monkeypatch):
+    """A known limit (docs/threats.md): before the link is met, its object is any file."""
+    monkeypatch.setattr("pincer_trace.gateway.aliases._FIRST_LOOK", 2)
+    bench = make_bench(with_environment)
+    assert bench.call("openat", AT, b"file", os.O_RDONLY, 0).succeeded
+    assert bench.call("openat", AT, b"a/b/c/.env", os.O_RDONLY, 0).succeeded  # the same object, judged before
+
+
+def test_links_of_the_tree_protect_nothing(make_bench, with_environment):
+    """What the tree itself links it can also open by its name."""
+    bench = make_bench(with_environment)
+    assert bench.call("symlink", b"dir/inner", b".env").succeeded
+    assert bench.call("open", b".env", os.O_RDONLY).succeeded
+    assert bench.call("openat", AT, b"dir/inner", os.O_RDONLY, 0).succeeded
+
+
+def test_links_are_looked_for_within_bounds(make_bench, work, monkeypatch):
+    monkeypatch.setattr("pincer_trace.gateway.aliases._LINKS", 3)
+    for number in range(50):
+        os.symlink(f"../dir/{number}", f"secret/{number}")
+    bench = make_bench()
+    assert len(bench.authority._aliases.moved) < 10
+
+
+def test_a_file_system_of_the_kernel_at_another_place(make_bench, work, monkeypatch):
+    from pincer_trace.kernel import procfs
+
+    real = procfs.mounts()
+    monkeypatch.setattr(procfs, "mounts", lambda: [*real, (b"0:999", b"/kernel", os.fsencode(work / "dir"), b"proc")])
+    bench = make_bench(OF_THE_KERNEL)
+    assert bench.call("openat", AT, b"dir/inner", os.O_RDWR, 0).error == errno.EACCES
+    assert bench.call("openat", AT, b"file", os.O_RDWR, 0).succeeded
+
+
+OF_THE_KERNEL = """
+[[rule]]
+effects = ["read", "change"]
+paths = ["/**"]
+verdict = "allow"
+reason = "all"
+
+[[rule]]
+protection = true
+effects = ["change"]
+paths = ["/proc/**"]
+verdict = "deny"
+reason = "the kernel"
+"""

@@ -180,3 +180,58 @@ def test_a_removed_folder_covers_nothing(bench):
 def test_climbing_ends_at_the_root(bench):
     bench.call("mkdir", b"shared/d", 0o755)
     assert not covered(bench, "/", 50)
+
+
+# -- names that were the user's ------------------------------------------------------------------------------
+
+
+def test_vacated_names(bench):
+    known = bench.provenance
+    assert not known.is_vacated(b"/a/b")
+    known.vacate(b"/a/b")
+    known.vacate(b"/a/b/c")  # says nothing new
+    known.vacate(b"/x")
+    for path, vacated, below in (
+        (b"/a/b", True, False), (b"/a/b/c/d", True, False), (b"/a", False, True), (b"/a/bc", False, False),
+        (b"/x/y", True, False), (b"/", False, False), (b"/b", False, False),
+    ):  # fmt: skip
+        assert known.is_vacated(path) == vacated, path
+        assert known.holds_vacated(path) == below, path
+    assert len(known._vacated) == 2
+
+
+def test_too_many_vacated_names_leave_nothing_new(bench, monkeypatch):
+    from pincer_trace.gateway import provenance
+
+    monkeypatch.setattr(provenance, "_VACATED", 5)
+    for number in range(9):
+        bench.provenance.vacate(b"/%d" % number)
+    assert len(bench.provenance._vacated) == 5
+    assert bench.provenance.is_vacated(b"/anything")
+
+
+def test_an_ancestry_is_climbed_once(bench, work, monkeypatch):
+    from pincer_trace.gateway.provenance import Ancestry, Within
+
+    bench.call("mkdir", b"shared/own", 0o755)
+    os.makedirs("shared/own/a/b/c")
+    bottom = os.open("shared/own/a/b/c", os.O_PATH)
+    climbed = []
+    holds = bench.provenance.holds
+    monkeypatch.setattr(bench.provenance, "holds", lambda descriptor: climbed.append(1) or holds(descriptor))
+    with Ancestry(bench.provenance, bottom) as ancestry:
+        for _ in range(3):
+            assert ancestry.covers(0, 4)
+            assert not ancestry.covers(0, 3)
+            assert ancestry.covers(3, 1)
+            assert not ancestry.covers(4, 2)
+            assert not ancestry.covers(0, 0)
+        assert len(climbed) == 6
+        for ours, depth, skip, count, covered in (
+            ((), 2, 0, 5, False), ((), 2, 0, 6, True), ((1,), 2, 0, 1, False), ((1,), 2, 0, 2, True),
+            ((1,), 2, 1, 1, True), ((1,), 2, 2, 3, False), ((1,), 2, 2, 4, True), ((2,), 3, 2, 1, False),
+            ((1, 3), 4, 1, 1, True), ((1, 3), 4, 2, 1, False), ((1, 3), 4, 3, 1, True), ((), 0, 3, 1, True),
+        ):  # fmt: skip
+            assert Within(ours, depth, ancestry).covers(skip, count) == covered, (ours, depth, skip, count)
+        assert not Within((), 2, None).covers(0, 9)
+    os.close(bottom)

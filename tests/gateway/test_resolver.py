@@ -301,3 +301,26 @@ def test_p22_a_directory_register_is_an_int(bench, work):
     for register in (-1, -5, 0x80000000, 9999):
         assert ours(lambda: bench.resolver.pin(task, register, b"file")) == errno.EBADF
         assert ours(lambda: bench.resolver.pin(task, register, b"/")) == native(b"/", 0)
+
+
+def test_p68_a_procfs_is_known_by_its_mounts(bench):
+    """The longest mount point counts; what lies below none, or shows another PID namespace, is nobody's."""
+    bench.resolver._points = [(b"/r/proc/sys", b"/proc/sys"), (b"/other", b""), (b"/r/proc", b"/proc")]
+    for path, name in (
+        (b"/r/proc", b"/proc"), (b"/r/proc/1/maps", b"/proc/1/maps"), (b"/r/proc/sys/kernel", b"/proc/sys/kernel"),
+    ):  # fmt: skip
+        assert bench.resolver.procfs_name(path) == name
+    assert bench.resolver.process_at(b"/r/proc/12/maps") == 12
+    for path in (b"/r/process/1", b"/other/1/maps", b"/other", b"/1/maps", b"", b"/proc/1/maps"):
+        with pytest.raises(Forbidden):
+            bench.resolver.check_procfs(path)
+
+
+def test_p68_a_procfs_of_another_pid_namespace_is_told(tmp_path):
+    from pincer_trace.gateway import resolve
+
+    assert resolve._shows_our_numbers(b"/proc")
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/status").write_text("Name:\tx\nNSpid:\t1234\t1\n")
+    assert not resolve._shows_our_numbers(os.fsencode(tmp_path))
+    assert not resolve._shows_our_numbers(os.fsencode(tmp_path / "absent"))

@@ -30,6 +30,8 @@ from hazards.programs.p_kit import (
     until,
 )
 
+from pincer_trace.ledger.verify import verify
+
 WRITER = "while :; do echo x >>{0}; done"
 
 
@@ -80,6 +82,7 @@ def test_p05_killing_the_supervisor_ends_the_tree(runner: support.Runner, victim
         if victim == "engine":
             assert b"ended unexpectedly" in live.errors()
         assert any(entry["effect"] in ("write", "create") for entry in live.decisions()), "the log is lost"
+        assert verify(str(live.session)).faults == [], "the log is not whole"
 
 
 def test_p05_killing_both_halves_leaves_no_effect(runner: support.Runner) -> None:

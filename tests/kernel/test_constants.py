@@ -18,7 +18,7 @@ from pincer_trace.kernel import landlock, libc, notify, table
 INCLUDES = (
     "stddef.h", "stdio.h", "fcntl.h", "sched.h", "linux/seccomp.h", "linux/audit.h", "linux/openat2.h",
     "linux/landlock.h", "linux/capability.h", "linux/prctl.h", "linux/fs.h", "linux/fsverity.h", "linux/fscrypt.h",
-    "linux/btrfs.h", "asm/ioctls.h",
+    "linux/btrfs.h", "asm/ioctls.h", "linux/fiemap.h", "linux/msdos_fs.h",
 )  # fmt: skip
 
 # What the header says -> what the package says. The header's word is any C expression.
@@ -103,8 +103,18 @@ NEWER = {
 REFUSED_IOCTLS = (
     "TIOCSTI", "TIOCLINUX", "FS_IOC_ENABLE_VERITY", "FS_IOC_SETFSLABEL", "FS_IOC_SET_ENCRYPTION_POLICY",
     "BTRFS_IOC_SNAP_CREATE", "BTRFS_IOC_SUBVOL_CREATE", "BTRFS_IOC_SNAP_DESTROY", "BTRFS_IOC_SNAP_CREATE_V2",
-    "BTRFS_IOC_SUBVOL_CREATE_V2", "BTRFS_IOC_SNAP_DESTROY_V2", "BTRFS_IOC_SUBVOL_SETFLAGS",
+    "BTRFS_IOC_SUBVOL_CREATE_V2", "BTRFS_IOC_SNAP_DESTROY_V2", "BTRFS_IOC_SUBVOL_SETFLAGS", "FAT_IOCTL_SET_ATTRIBUTES",
 )  # fmt: skip
+READING_IOCTLS = (
+    "FS_IOC_GETFLAGS", "FS_IOC32_GETFLAGS", "FS_IOC_GETVERSION", "FS_IOC32_GETVERSION", "_IOR('f', 3, long)",
+    "FS_IOC_FSGETXATTR", "FS_IOC_FIEMAP", "FS_IOC_GETFSLABEL", "FS_IOC_GET_ENCRYPTION_POLICY",
+    "FS_IOC_GET_ENCRYPTION_POLICY_EX", "FS_IOC_GET_ENCRYPTION_KEY_STATUS", "FS_IOC_GET_ENCRYPTION_NONCE",
+    "FS_IOC_MEASURE_VERITY", "FS_IOC_READ_VERITY_METADATA", "BTRFS_IOC_FS_INFO", "BTRFS_IOC_DEV_INFO",
+    "BTRFS_IOC_SPACE_INFO", "BTRFS_IOC_SUBVOL_GETFLAGS", "BTRFS_IOC_GET_SUBVOL_INFO", "BTRFS_IOC_GET_SUBVOL_ROOTREF",
+    "BTRFS_IOC_INO_LOOKUP", "BTRFS_IOC_INO_LOOKUP_USER", "BTRFS_IOC_GET_FEATURES", "BTRFS_IOC_TREE_SEARCH",
+    "BTRFS_IOC_TREE_SEARCH_V2",
+)  # fmt: skip
+SHARING_IOCTLS = ("FICLONE", "FICLONERANGE", "FIDEDUPERANGE")
 
 
 @functools.cache
@@ -112,7 +122,7 @@ def header_values(folder: Path) -> dict[str, int]:
     """Each expression that the headers here know, as the compiler sees it."""
     lines = ["#define _GNU_SOURCE", *(f"#include <{name}>" for name in INCLUDES), "int main(void) {"]
     offsets = [f"offsetof(struct seccomp_{where})" for where in OFFSETS]
-    for word in [*PAIRS, *REFUSED_IOCTLS, *offsets]:
+    for word in [*PAIRS, *REFUSED_IOCTLS, *READING_IOCTLS, *SHARING_IOCTLS, *offsets]:
         if word in NEWER:
             lines += [f"#ifndef {word}", f"#define {word} {NEWER[word]}", "#endif"]
         lines.append(f'printf("%s\\t%lld\\n", "{word}", (long long)({word}));')
@@ -161,6 +171,11 @@ def test_p03_structures(header: dict[str, int]) -> None:
 
 def test_p03_refused_ioctls(header: dict[str, int]) -> None:
     assert set(table._REFUSED_IOCTLS) == {header[word] & 0xFFFFFFFF for word in REFUSED_IOCTLS}
+
+
+def test_p03_reading_ioctls(header: dict[str, int]) -> None:
+    assert set(table._READING_IOCTLS) == {header[word] & 0xFFFFFFFF for word in READING_IOCTLS}
+    assert set(table._SHARING_IOCTLS) == {header[word] & 0xFFFFFFFF for word in SHARING_IOCTLS}
 
 
 def test_p03_the_kernel_takes_the_sizes() -> None:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from pincer_trace.ledger import LedgerFull
+from pincer_trace.ledger import LedgerFull, summary
 from pincer_trace.ledger.read import KEYS, TORN, decisions, raw, read_records
 
 
@@ -41,8 +41,8 @@ def test_intent_is_on_disk_before_the_effect_and_outcome_after(make, allow):
         "allow", "default.toml:3", "the work tree", [],
     )  # fmt: skip
     session.ledger.outcome(seq, 0, "same inode")
-    assert lines(session)[1] | {"time": 0} == {
-        "seq": 2, "time": 0, "kind": "outcome", "of": 1, "outcome": "done", "post": "same inode",
+    assert lines(session)[1] | {"time": 0, "chain": ""} == {
+        "seq": 2, "time": 0, "kind": "outcome", "of": 1, "outcome": "done", "post": "same inode", "chain": "",
     }  # fmt: skip
     assert session.ledger.allowed == 1
 
@@ -57,7 +57,7 @@ def test_every_kind_and_the_counters(make, allow, deny):
     assert (ledger.allowed, ledger.denials, ledger.failures, ledger.read_calls) == (1, 1, 1, 42)
     ledger.close(3, 2)
     records = lines(session)
-    assert [r["kind"] for r in records] == ["intent", "outcome", "denied", "failure", "reads", "reads", "end"]
+    assert [r["kind"] for r in records] == ["intent", "outcome", "denied", "failure", "reads", "reads", "end", "head"]
     assert records[1]["outcome"] == "ENOSPC"
     assert (records[2]["outcome"], records[3]["outcome"]) == ("EACCES", "EACCES")
     assert records[3]["reason"] == "the supervisor failed in gateway: ValueError: a\nb"
@@ -313,3 +313,19 @@ def test_one_intent_that_never_ended_does_not_hold_back_a_long_run(make, allow, 
     assert next(found)["outcome"] == "unknown"
     assert next(found)["outcome"] == "EIO"
     assert [d["path"] for d in found] == ["/no"] * 50
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        ((1, 0, 0, 1, 0), "1 effect and 1 read allowed, 0 denied"),
+        ((46, 2, 0, 1203, 0), "46 effects and 1203 reads allowed, 2 denied"),
+        (
+            (0, 2, 3, 0, 1),
+            "0 effects and 0 reads allowed, 5 denied (3 by failures of the supervisor), 1 line not",
+        ),
+    ],
+)
+def test_the_counters_in_words(counts, words):
+    names = ("allowed", "denied", "failures", "reads", "unrecorded")
+    assert summary(dict(zip(names, counts, strict=True))).startswith(words)

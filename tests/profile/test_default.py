@@ -8,13 +8,17 @@ import subprocess
 import pytest
 
 from pincer_trace import effects
-from pincer_trace.profile import ALLOW, CONFIRM, DENY, Facts, Overlay, Places, load
+from pincer_trace.profile import ALLOW, CONFIRM, DENY, Facts, Overlay, Places, gitconfig, load
+
+TIMES = frozenset({"utime"})
+ATTRIBUTES = frozenset({"chmod", "chown", "utime"})
 
 
 class Known(Facts):
     """Facts as the engine has them: what the tree created, what a new git configuration changes."""
 
-    def __init__(self, created=(), keys=None, exe=b""):
+    def __init__(self, created=(), keys=None, exe=b"", danger=None):
+        self.danger = danger
         self.created = {os.fsencode(path) for path in created}
         self.keys = keys
         self.exe = exe
@@ -32,6 +36,17 @@ class Known(Facts):
 
     def git_config_changes(self):
         return self.keys
+
+    def git_danger(self):
+        """As `gateway.repositories` has it for a folder with a HEAD: but for `.git`, whose content is the test's."""
+        if self.danger is not None:
+            return self.danger
+        directory, name = os.path.split(self.path)
+        if name in {b"config", b"config.worktree"}:
+            if self.keys is None:
+                return "unknown"
+            return "; ".join(f"{key}: {what}" for key in sorted(self.keys) if (what := gitconfig.danger(key)))
+        return "a hook" if directory.endswith(b"/hooks") and not name.endswith(b".sample") else ""
 
     def executable(self):
         return self.exe
@@ -242,29 +257,59 @@ def test_the_repository_is_written_and_its_dangerous_parts_are_asked_about(house
     ],
 )
 def test_every_verb_is_closed_on_what_the_user_runs_or_hides(house, path):
+    harmless = {".claude/settings.json": ATTRIBUTES, ".codex/config.toml": TIMES}.get(path, frozenset())
     for cwd in (house.home, house.main):  # in the home itself, the work tree's own rule would allow
-        for effect in effects.CHANGES:
+        for effect in effects.CHANGES - harmless:
             assert house.judge(cwd, effect, house.home / path) in {CONFIRM, DENY}, effect
 
 
 @pytest.mark.parametrize(
-    "path",
+    ("path", "harmless"),
     [
-        ".git/hooks/pre-commit",
-        ".git/hooks",
-        ".git/config",
-        ".git",
-        ".vscode/tasks.json",
-        ".idea/workspace.xml",
-        ".envrc",
-        ".mcp.json",
-        ".claude/settings.local.json",
-        "x.code-workspace",
-        "sub/.git/hooks/post-checkout",
-        "bare.git/hooks/update",
+        (".git/hooks/pre-commit", TIMES),
+        (".git/modules/a/hooks/x", TIMES),
+        ("sub/.git/hooks/post-checkout", TIMES),
+        ("bare.git/hooks/update", TIMES),
+        (".git/hooks", ATTRIBUTES),
+        (".git/config", ATTRIBUTES),
+        (".git/config.worktree", ATTRIBUTES),
+        (".git/modules/a/b/config", ATTRIBUTES),
+        (".git", {"chmod", "utime", "create", "mkdir", "symlink"}),  # there is one, so nothing can be created
+        ("module/.git", {"chmod", "utime", "mkdir"}),
+        (".husky/pre-commit", TIMES),
+        (".husky/_/h", TIMES),
+        ("packages/a/.githooks/pre-push", TIMES),
+        (".vscode/tasks.json", ATTRIBUTES),
+        (".idea/workspace.xml", ATTRIBUTES),
+        (".devcontainer/devcontainer.json", ATTRIBUTES),
+        (".devcontainer/post-create.sh", TIMES),
+        ("x.code-workspace", ATTRIBUTES),
+        (".exrc", ATTRIBUTES - {"chown"}),
+        (".vimrc", ATTRIBUTES - {"chown"}),
+        ("src/.gvimrc", ATTRIBUTES - {"chown"}),
+        (".nvimrc", ATTRIBUTES - {"chown"}),
+        (".dir-locals-2.el", ATTRIBUTES - {"chown"}),
+        (".helix/config.toml", ATTRIBUTES),
+        (".ropeproject/config.py", frozenset()),
+        (".envrc", ATTRIBUTES),
+        (".autoenv", ATTRIBUTES),
+        ("deep/.autoenv.zsh", ATTRIBUTES),
+        ("mise.dev.toml", ATTRIBUTES),
+        (".config/mise/conf.d/a.toml", frozenset()),
+        (".mcp.json", ATTRIBUTES),
+        (".claude/settings.local.json", ATTRIBUTES),
+        (".claude/hooks/x.sh", TIMES),
+        (".claude/commands/deploy.md", TIMES),
+        (".claude/agents/a.md", TIMES),
+        (".claude/skills/a/SKILL.md", TIMES),
+        (".codex/rules/default.rules", TIMES),
+        (".opencode/agent/a.md", TIMES),
+        (".github/hooks/a.json", TIMES),
+        (".kiro/hooks/a.kiro.hook", TIMES),
+        (".windsurf/hooks.json", frozenset()),
     ],
 )
-def test_every_verb_is_asked_about_on_what_runs_by_itself(house, path):
+def test_every_verb_is_asked_about_on_what_runs_by_itself(house, path, harmless):
     facts = Known(
         created=[
             house.main / "unrelated",
@@ -273,12 +318,104 @@ def test_every_verb_is_asked_about_on_what_runs_by_itself(house, path):
             house.main / ".claude",
         ]
     )
-    for effect in effects.CHANGES:
-        if path == ".git" and effect in {"create", "mkdir", "symlink", "utime"}:
-            continue  # there is one, so nothing can be created; times decide nothing
-        if path == ".git/config" and effect == "chmod":
-            continue
+    for effect in effects.CHANGES - harmless:
         assert house.judge(house.main, effect, house.main / path, facts) == CONFIRM, effect
+    for effect in harmless & ATTRIBUTES:
+        assert house.judge(house.main, effect, house.main / path) == ALLOW, effect
+        assert house.judge(house.main, effect, house.home / "other" / path) == DENY, effect
+    facts = Known(created=[house.main / "new"])  # a folder that nobody has opened yet
+    if not {".git", "bare.git", "hooks"} & set(path.split("/")):  # those are judged by what git would make of them
+        assert house.judge(house.main, "write", house.main / "new" / path, facts) == ALLOW
+
+
+@pytest.mark.parametrize(
+    ("option", "path"),
+    [
+        (".husky", ".husky/_/h"),
+        (".claude/commands", ".claude/commands/a/b.md"),
+        (".claude/skills/x", ".claude/skills/x/SKILL.md"),
+        ("../.claude/plugins/marketplaces/m", "../.claude/plugins/marketplaces/m/README.md"),
+        ("../.cache/nvim", "../.cache/nvim/luac/x"),
+        (".vimrc", ".vimrc"),
+    ],
+)
+def test_what_is_closed_can_be_opened_by_its_folder(house, option, path):
+    target = os.path.normpath(house.main / path)
+    assert house.judge(house.main, "create", target) != ALLOW
+    assert house.judge(house.main, "create", target, overlay=Overlay(allow_write=[option])) == ALLOW
+    assert house.judge(house.main, "create", house.main / ".vscode/tasks.json", overlay=Overlay([option])) == CONFIRM
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "CLAUDE.md",
+        "AGENTS.md",
+        ".cursor/rules/a.mdc",
+        ".github/copilot-instructions.md",
+        ".github/workflows/ci.yml",
+        ".cargo/config.toml",
+        "Makefile",
+        "package.json",
+        ".pre-commit-config.yaml",
+        "eslint.config.js",
+        ".git/rebase-merge/git-rebase-todo",
+        ".git/sequencer/todo",
+        ".husky",
+        ".claude/commands",
+    ],
+)
+def test_project_files_are_the_agents_work(house, path):
+    """Instructions, builds, checks, a rebase under way: docs/threats.md says what they can bring about."""
+    for effect in ("mkdir",) if path in {".husky", ".claude/commands"} else effects.CHANGES:
+        assert house.judge(house.main, effect, house.main / path) == ALLOW, effect
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "p10k-instant-prompt-me.zsh",
+        "p10k-me/prompt.zsh",
+        "gitstatus/gitstatusd-linux-x86_64",
+        "nvim/luac/x.luac",
+        "zsh/zcompdump",
+        "zcompdump-host-5.9",
+        "oh-my-zsh/completions/_x",
+        "zinit/x",
+        "antigen/init.zsh",
+        "starship/init.zsh",
+        "oh-my-posh/init.1.zsh",
+        "wal/colors.sh",
+        "fish/generated_completions/ls.fish",
+        "emacs/eln-cache/x.eln",
+    ],
+)
+def test_a_cache_that_a_shell_or_an_editor_runs_is_closed(house, path):
+    for cwd in (house.home, house.main):
+        for effect in effects.CHANGES:
+            assert house.judge(cwd, effect, house.home / ".cache" / path) == CONFIRM, effect
+    for other in ("pip/http/x", "go-build/x", "zig/o/x", "bazel/x"):
+        assert house.judge(house.main, "write", house.home / ".cache" / other) == ALLOW
+
+
+@pytest.mark.parametrize(
+    "path", [".p10k.zsh", ".zcompdump-host", ".fzf.bash", ".zinit/bin/zinit.zsh", ".local/share/nvim/site/plugin/a.lua"]
+)
+def test_in_a_home_that_is_the_work_tree_shells_and_editors_keep_what_they_run(house, path):
+    for effect in effects.CHANGES:
+        assert house.judge(house.home, effect, house.home / path) == CONFIRM, effect
+
+
+def test_a_fresh_home_gets_the_directories_above_the_caches(house):
+    """An empty directory; whatever would lie in it is judged by itself."""
+    for path in (".local", ".local/share", ".local/state", ".cargo", "go", "go/pkg", ".gradle", ".local/share/uv"):
+        for effect in effects.CHANGES:
+            expected = ALLOW if effect == "mkdir" else DENY
+            assert house.judge(house.main, effect, house.home / path) == expected, (effect, path)
+        assert house.judge(house.main, "create", house.home / path / "x") != ALLOW
+    assert house.judge(house.main, "mkdir", house.home / ".local/share/applications") == CONFIRM
+    assert house.judge(house.main, "mkdir", house.home / ".local/bin") == CONFIRM
+    assert house.judge(house.main, "mkdir", house.home / ".config") == DENY
 
 
 @pytest.mark.parametrize("home", ["/root", "/home/somebody"])
@@ -360,8 +497,12 @@ def test_a_repository_of_the_tree_has_its_hooks(house, cwd):
     new = cwd / "new/.git"
     facts = Known(created=[cwd / "new", new])
     assert house.judge(cwd, "mkdir", new) == ALLOW
-    for path in ("hooks", "hooks/pre-commit", "modules/a/hooks/x"):
-        assert house.judge(cwd, "create", new / path, facts) == ALLOW
+    assert house.judge(cwd, "mkdir", new / "hooks", facts) == ALLOW
+    for path in ("hooks/pre-commit", "modules/a/hooks/x"):  # git opens a folder that an index names, whoever made it
+        for effect in ("create", "write", "rename", "link", "symlink"):
+            assert house.judge(cwd, effect, new / path, facts) == CONFIRM
+        for effect in ("unlink", "chmod", "chown", "utime"):
+            assert house.judge(cwd, effect, new / path, facts) == ALLOW
     # where only `.git` was there before, what the tree made in it or moves into it is no repository of its own
     facts = Known(created=[new / "hooks", new / "hooks/pre-commit"])
     assert house.judge(cwd, "rename", new / "hooks/pre-commit", facts) == CONFIRM
@@ -384,17 +525,48 @@ def test_an_exception_to_a_protection_grants_nothing(house):
 
 def test_git_configuration_is_judged_by_content(house):
     profile = house.profile(house.main)
+
+    def judge(effect, path, keys=None):
+        facts = Known(keys=keys if keys is None else frozenset(keys))
+        facts.path = path
+        return profile.judge(effect, path, facts)
+
     for path in (".git/config", ".git/worktrees/linked/config.worktree", ".git/modules/a/b/config"):
         target = house.moved(house.main / path)
         for effect in ("rename", "write", "create"):
-            assert (
-                profile.judge(effect, target, Known(keys=frozenset({"remote.origin.url", "branch.x.merge"}))).verdict
-                == ALLOW
-            )
-            decision = profile.judge(effect, target, Known(keys=frozenset({"user.name", "core.fsmonitor"})))
-            assert (decision.verdict, "core.fsmonitor" in decision.reason) == (CONFIRM, True)
-            assert profile.judge(effect, target, Known()).verdict == CONFIRM
-        assert profile.judge("symlink", target, Known(keys=frozenset())).verdict == CONFIRM
+            assert judge(effect, target, {"remote.origin.url", "branch.x.merge"}).verdict == ALLOW
+            decision = judge(effect, target, {"user.name", "core.fsmonitor"})
+            assert (decision.verdict, "core.fsmonitor: git runs what" in decision.reason) == (CONFIRM, True)
+            decision = judge(effect, target, {"http.proxy"})
+            assert (decision.verdict, "http.proxy: it sends the user's traffic" in decision.reason) == (CONFIRM, True)
+            assert judge(effect, target).verdict == CONFIRM
+        assert judge("symlink", target, set()).verdict == CONFIRM
+
+
+def test_what_git_reads_is_judged_in_whatever_folder(house, cwd):
+    """Also in one that this session made, and under every name."""
+    facts = {"created": [cwd / "new", cwd / "new/repo", cwd / "new/.git"]}
+    for path in ("new/.git", "new/repo/HEAD", "new/repo/config", "new/repo/hooks/pre-push", "new/.git/commondir"):
+        for effect in ("create", "write", "truncate", "rename", "link", "symlink"):
+            assert house.judge(cwd, effect, cwd / path, Known(**facts, danger="it runs")) == CONFIRM, (effect, path)
+        assert house.judge(cwd, "unlink", cwd / path, Known(**facts, danger="it runs")) == ALLOW
+    for path in ("new/.git", "new/repo/HEAD", "new/repo/config", "new/repo/hooks/pre-push", "new/.git/commondir"):
+        for effect in ("create", "rename"):
+            assert house.judge(cwd, effect, cwd / path, Known(**facts, danger="")) == ALLOW, (effect, path)
+    assert house.judge(cwd, "create", cwd / "src/hooks/x.ts", Known(danger="")) == ALLOW
+    assert house.judge(cwd, "create", cwd / ".anything/post-index-change", Known(danger="it runs")) == CONFIRM
+    assert house.judge(cwd, "create", cwd / "new/.git/hooks/pre-push", Known(**facts, danger="")) == ALLOW
+
+
+@pytest.mark.parametrize("directory", ["/tmp", "/var/tmp"])
+def test_a_repository_of_the_tree_in_a_temporary_directory_has_hooks(house, cwd, directory):
+    """Those that only a commit or a push made there runs."""
+    facts = {"created": [f"{directory}/d", f"{directory}/d/.git"], "danger": "a hook"}
+    assert house.judge(cwd, "create", f"{directory}/d/.git/hooks/pre-commit", Known(**facts)) == ALLOW
+    for name in ("post-receive", "update", "post-checkout", "post-index-change"):  # a push into it, or a submodule
+        assert house.judge(cwd, "create", f"{directory}/d/.git/hooks/{name}", Known(**facts)) == CONFIRM
+    for effect in ("create", "rename"):  # where somebody else's was
+        assert house.judge(cwd, effect, f"{directory}/e/.git/hooks/pre-commit", Known(danger="a hook")) == CONFIRM
 
 
 def test_environment_files_are_asked_about(house, cwd):

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from pincer_trace.profile.gitconfig import changed_keys, is_executable, parse
+from pincer_trace.profile.gitconfig import LEADS, RUNS, TRUSTS, changed_keys, danger, parse
 
 FILES = [
     b'[core]\n\tbare = false\n\tfilemode\n[remote "origin"]\n\turl = x\n\tfetch = +refs/*:refs/x/*\n',
@@ -81,8 +81,50 @@ def test_changes_are_the_keys_whose_values_differ():
         "submodule.x.update",
     ],
 )
-def test_keys_that_run_programs(key):
-    assert is_executable(key)
+def test_keys_that_are_dangerous(key):
+    assert danger(key)
+
+
+@pytest.mark.parametrize(
+    ("key", "what"),
+    [
+        ("core.sshcommand", RUNS),
+        ("alias.st", RUNS),
+        ("diff.x.textconv", RUNS),
+        ("core.hookspath", LEADS),
+        ("include.path", LEADS),
+        ("http.proxy", TRUSTS),
+        ("http.https://x.sslverify", TRUSTS),
+        ("http.delegation", TRUSTS),
+        ("remote.origin.proxy", TRUSTS),
+        ("url.git@x:.insteadof", TRUSTS),
+    ],
+)
+def test_the_danger_that_is_named_is_true_for_the_key(key, what):
+    assert danger(key) == what
+
+
+@pytest.mark.parametrize(
+    ("text", "changed"),
+    [
+        ("[core]\nfsmonitor = false", set()),
+        ("[core]\nfsmonitor = True", set()),
+        ("[core]\nfsmonitor", set()),
+        ("[core]\nfsmonitor = /tmp/x", {"core.fsmonitor"}),
+        ("[core]\nfsmonitor = 1", {"core.fsmonitor"}),  # git before 2.36 runs what is so named
+        ("[core]\nfsmonitor = true\nfsmonitor = x", {"core.fsmonitor"}),
+        ("[pager]\nlog = false", set()),
+        ("[pager]\nlog = less", {"pager.log"}),
+        ('[submodule "a.b"]\nupdate = rebase', set()),
+        ('[submodule "a"]\nupdate = !sh', {"submodule.a.update"}),
+        ("[core]\nhookspath = true", {"core.hookspath"}),
+        ("[alias]\nst = false", {"alias.st"}),
+    ],
+)
+def test_a_switch_that_names_no_program_is_no_change(text, changed):
+    assert changed_keys(b"", text.encode()) == changed
+    assert changed_keys(b"[core]\nfsmonitor = /x", b"") == set()  # back to the user's own setting
+    assert changed_keys(b"[core]\nhookspath = /x", b"") == {"core.hookspath"}
 
 
 @pytest.mark.parametrize(
@@ -105,4 +147,4 @@ def test_keys_that_run_programs(key):
     ],
 )
 def test_keys_that_do_not(key):
-    assert not is_executable(key)
+    assert not danger(key)

@@ -65,6 +65,8 @@ def write(places):
         (RULE + 'when = "sometimes"\n', 6, "key 'when': 'sometimes' is none of own"),
         (RULE + 'when = "own-above"\n', 6, "key 'when': 'own-above' needs a component after '**'"),
         (RULE.replace('"allow"', '"deny"') + 'when = "own"\n', 6, "key 'when': only with verdict 'allow'"),
+        (RULE.replace('"allow"', '"deny"') + 'when = "git-inert"\n', 6, "key 'when': only with verdict 'allow'"),
+        (RULE + 'when = "git-active"\n', 6, "key 'when': not with verdict 'allow'"),
         (
             "# [[rule]]\ndescription = '''\n[[rule]]\n'''\n" + RULE + "x = 1\n",
             10,
