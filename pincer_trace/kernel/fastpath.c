@@ -150,7 +150,7 @@ static int in_procfs(const struct fast *f, uint64_t device) {
     return 0;
 }
 
-/* null, zero, full, random, urandom: executor/opens.py, Documentation/admin-guide/devices.txt */
+/* null, zero, full, random, urandom: executor/reopening.py, Documentation/admin-guide/devices.txt */
 static int is_harmless(dev_t device) {
     return major(device) == 1 && minor(device) < 16 && (1u << minor(device) & (1u << 3 | 1u << 5 | 1u << 7 | 1u << 8 | 1u << 9));
 }

@@ -503,7 +503,7 @@ def test_where_it_is_not_compiled(monkeypatch, tmp_path):
 
 def test_constants_are_those_of_python() -> None:
     """What executor/ and the source of the fast path both say."""
-    from pincer_trace.executor import descriptors, opens
+    from pincer_trace.executor import descriptors, opens, reopening
 
     source = Path(fastpath.__file__).with_name("fastpath.c").read_text()
     assert f"#define KNOWN 0{opens.KNOWN:o} " in source
@@ -516,7 +516,7 @@ def test_constants_are_those_of_python() -> None:
             value |= getattr(os, f"O_{word}")
         assert getattr(descriptors, name) == value
         assert f"#define {name} ({' | '.join('O_' + word for word in words)})" in source
-    minors = {os.minor(device) for device in opens._HARMLESS_DEVICES}
+    minors = {os.minor(device) for device in reopening.HARMLESS_DEVICES}
     line = next(line for line in source.splitlines() if "return major(device) == 1" in line)
     assert {int(part.split(")")[0].split()[0]) for part in line.split("1u << ")[2:]} == minors
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)

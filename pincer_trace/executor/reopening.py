@@ -1,0 +1,187 @@
+"""Objects that are there already: opened again by their pin, without a second walk, for the access that was asked.
+
+Plain files as well as all that is none: procfs, devices, terminals, FIFOs.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from pincer_trace.effects import READ, WRITE
+from pincer_trace.executor import namespaces
+from pincer_trace.executor.context import ANSWERED, Outcome
+from pincer_trace.executor.descriptors import OURS, WALK, covers, give, place
+from pincer_trace.gateway.resolve import Forbidden, live_name
+from pincer_trace.kernel import procfs
+from pincer_trace.profile import ALLOW, Decision
+from pincer_trace.twin.authority import Target
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pincer_trace.executor.context import Context
+    from pincer_trace.gateway.tasks import Task
+
+# Character devices that hold nothing: a write to them changes nothing. Documentation/admin-guide/devices.txt
+HARMLESS_DEVICES = frozenset(os.makedev(1, minor) for minor in (3, 5, 7, 8, 9))
+_TTY, _CONSOLE, _PTMX = os.makedev(5, 0), os.makedev(5, 1), os.makedev(5, 2)
+_PTS_MAJORS = range(136, 144)
+
+
+class Reopening:
+    """What the open family does with a pinned object. `pin` stays the caller's in every method."""
+
+    def __init__(self, context: Context) -> None:
+        self._c = context
+        self._names = context.resolver.names
+
+    def special(self, identity: int, task: Task, pin: int, found: os.stat_result, flags: int, held: int) -> object:
+        """Procfs files, devices, FIFOs, links: reached for reading or for writing; `pin` stays the caller's."""
+        c = self._c
+        kind = stat.S_IFMT(found.st_mode)
+        if kind == stat.S_IFLNK:
+            raise OSError(errno.ELOOP, "link")
+        path = c.resolver.path_of(pin)
+        writes = flags & os.O_ACCMODE != os.O_RDONLY or bool(flags & os.O_TRUNC)
+        if kind == stat.S_IFDIR and writes:
+            raise OSError(errno.EISDIR, "directory")
+        target = Target(live_name(path, found), descriptor=pin, found=found)
+        if c.resolver.in_procfs(found.st_dev):
+            try:
+                c.resolver.check_procfs(path, writes=writes)
+            except Forbidden as forbidden:
+                self._refused_anyway(pin, flags)
+                c.authority.forbid(task, WRITE if writes else READ, target, forbidden.reason)
+        elif kind == stat.S_IFCHR and found.st_rdev == _TTY:
+            return self._controlling_terminal(identity, task, flags)
+        elif covers(held, flags):
+            return self.held(identity, task, pin, flags, found, target)
+        elif kind == stat.S_IFCHR and os.major(found.st_rdev) in _PTS_MAJORS:
+            self._check_terminal(task, target, found.st_rdev, WRITE if writes else READ)
+        nameless = not path.startswith(b"/") or path.startswith(b"/memfd:")  # pipes and the like of the tree's own
+        if nameless or (kind == stat.S_IFCHR and found.st_rdev in HARMLESS_DEVICES):
+            sequence = None
+        elif writes:
+            target.needs = asked_of_the_kernel(flags)
+            decision = c.authority.demand(task, WRITE, target)
+            sequence = c.authority.intend(task, WRITE, target, decision)
+        else:
+            c.reads.count(c.reads.admit(task, target, found))
+            sequence = None
+        if kind == stat.S_IFIFO and not flags & os.O_NONBLOCK and flags & os.O_ACCMODE != os.O_RDWR:
+            c.blocking.start(identity, task, os.dup(pin), flags & ~WALK, sequence)
+            return ANSWERED
+        if kind == stat.S_IFCHR and not flags & os.O_NONBLOCK and not _never_waits(found.st_rdev):
+            c.blocking.start(identity, task, os.dup(pin), flags & ~WALK, sequence)
+            return ANSWERED
+        return self.again(identity, task, pin, flags, sequence, found)
+
+    def held(self, identity: int, task: Task, pin: int, flags: int, found: os.stat_result, target: Target) -> object:
+        """`> /dev/stdout` and the like: the worker has this access already, so opening it again adds none."""
+        decision = Decision(ALLOW, None, "the caller holds a descriptor with this access")
+        effect = WRITE if flags & os.O_ACCMODE else READ
+        sequence = self._c.authority.intend(task, effect, target, decision)
+        if stat.S_ISFIFO(found.st_mode) and not flags & os.O_NONBLOCK and flags & os.O_ACCMODE != os.O_RDWR:
+            self._c.blocking.start(identity, task, os.dup(pin), flags & ~WALK, sequence)
+            return ANSWERED
+        return self.again(identity, task, pin, flags, sequence, found)
+
+    def _refused_anyway(self, pin: int, flags: int) -> None:
+        """What the kernel refuses to this user by itself is no denial of ours: `ps` asks for it all the time.
+
+        Raises that OSError. Opening such a file and closing it again does nothing; as root nothing would be refused.
+        """
+        if not self._c.identity.privileged:
+            os.close(os.open(self._c.resolver.number(pin), flags & os.O_ACCMODE | OURS, dir_fd=self._names))
+
+    def _check_terminal(self, task: Task, target: Target, device: int, effect: str) -> None:
+        """Other people's terminals can be typed on and listened to: only our own, and those that the tree made."""
+        c = self._c
+        if c.terminals.made(target.descriptor) or procfs.stat(task.tid).tty == _tty_number(device):
+            return
+        c.authority.forbid(task, effect, target, "it is the terminal of another session")
+
+    def _controlling_terminal(self, identity: int, task: Task, flags: int) -> object:
+        """/dev/tty is the *caller's* terminal (P15)."""
+        number = procfs.stat(task.tid).tty
+        if number == 0:
+            raise OSError(errno.ENXIO, "/dev/tty")
+        major, minor = (number >> 8) & 0xFFF, (number & 0xFF) | ((number >> 12) & 0xFFF00)
+        device = os.makedev(major, minor)
+        if major in _PTS_MAJORS:
+            name = b"/dev/pts/%d" % (minor + (major - 136) * 256)
+        else:
+            name = os.readlink(b"/sys/dev/char/%d:%d" % (major, minor)).rpartition(b"/")[2]
+            name = b"/dev/" + name
+        opened = os.open(name, (flags & ~WALK) | OURS)
+        try:
+            if os.fstat(opened).st_rdev != device:
+                raise OSError(errno.ENXIO, "/dev/tty")
+        except BaseException:
+            os.close(opened)
+            raise
+        give(self._c, identity, opened, flags)
+        return ANSWERED
+
+    def again(
+        self, identity: int, task: Task, pin: int, flags: int, sequence: int | None, found: os.stat_result
+    ) -> object:
+        """Open the pinned object itself, without a second walk, and give it to the worker."""
+        c = self._c
+        wanted = flags & ~(os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW) | OURS  # our own link to the pin is to be followed
+        number = c.resolver.number(pin)
+        regular = stat.S_ISREG(found.st_mode)
+        # Content is destroyed only once the worker has its descriptor: natively a full table is found out before (P13).
+        empties = regular and bool(flags & os.O_TRUNC) and flags & os.O_ACCMODE in (os.O_WRONLY, os.O_RDWR)
+        if empties:
+            wanted &= ~os.O_TRUNC
+        with Outcome(c, sequence) as outcome:
+            try:
+                if c.resolver.in_procfs(found.st_dev):
+                    opened = self._open_procfs(task, pin, number, wanted)
+                else:
+                    opened = os.open(number, wanted, dir_fd=self._names)
+            except BlockingIOError:
+                if not regular or flags & os.O_NONBLOCK:
+                    raise
+                c.blocking.start(identity, task, os.dup(pin), flags & ~(os.O_CREAT | os.O_EXCL | WALK), sequence)
+                outcome.leave_open()
+                return ANSWERED  # a lease on it: waited for elsewhere (P73)
+            try:
+                if found.st_rdev == _PTMX and stat.S_ISCHR(found.st_mode):
+                    c.terminals.note(opened)
+                there = place(c, identity, opened, flags)
+                if empties:
+                    os.ftruncate(opened, 0)
+            finally:
+                os.close(opened)
+        c.listener.respond(identity, there)
+        return ANSWERED
+
+    def _open_procfs(self, task: Task, pin: int, number: bytes, wanted: int) -> int:
+        """A file of procfs: without our own rights over other processes, from where the caller stands (P68, P80)."""
+        c = self._c
+        path = c.resolver.path_of(pin)
+        if path.rpartition(b"/")[2] in namespaces.MAPS and not c.identity.shares_namespace(task):
+            if c.identity.privileged and namespaces.is_child_of_ours(task.tid):
+                return c.identity.with_setfcap(lambda: os.open(number, wanted, dir_fd=self._names))
+            return namespaces.open_inside(task.tid, path, wanted)
+        return c.identity.without_trace(lambda: os.open(number, wanted, dir_fd=self._names))
+
+
+def asked_of_the_kernel(flags: int) -> int:
+    """The access to the object itself that an open with these flags needs."""
+    reads = 0 if flags & os.O_ACCMODE == os.O_WRONLY else os.R_OK
+    writes = os.W_OK if flags & (os.O_ACCMODE | os.O_TRUNC) else 0
+    return reads | writes
+
+
+def _never_waits(device: int) -> bool:
+    return device in HARMLESS_DEVICES or device == _PTMX or os.major(device) in _PTS_MAJORS
+
+
+def _tty_number(device: int) -> int:
+    """The device number as /proc/PID/stat writes it (new_encode_dev)."""
+    major, minor = os.major(device), os.minor(device)
+    return (minor & 0xFF) | (major << 8) | ((minor & ~0xFF) << 12)
