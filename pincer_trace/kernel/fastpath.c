@@ -188,7 +188,7 @@ static int give(struct fast *f, uint64_t id, int opened, int flags, uint32_t cou
         return DONE;
     if (error || respond(f, id, number, 0))
         return RECEIVED;
-    if (counter == NOT_COUNTED)
+    if (counter >= COUNTERS) /* NOT_COUNTED */
         return DONE;
     /* The collector takes the mark away before it reads the count: so the count comes first. */
     atomic_fetch_add_explicit(&f->counts[counter], 1, memory_order_relaxed);
