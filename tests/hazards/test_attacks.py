@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 from pathlib import Path
@@ -140,7 +141,10 @@ def test_p86_no_repository_in_a_folder_that_was_there(runner: support.Runner) ->
         """
 os.makedirs("lib/objects"); os.makedirs("lib/refs")
 note("head", errno_of(os.open, "lib/HEAD", os.O_WRONLY | os.O_CREAT, 0o644))
-note("file", errno_of(os.open, "lib/.git", os.O_WRONLY | os.O_CREAT, 0o644))
+for name in ("../old", "/etc", os.path.expanduser("~")):  # it gets no name, whatever it leads to
+    with open("lib/.git", "wb") as file:
+        file.write(b"gitdir: " + name.encode() + b"\\n")
+    note(name, errno_of(os.lstat, "lib/.git"))
 note("link", errno_of(os.symlink, "../v", "lib/.git"))
 os.makedirs("q/objects"); os.makedirs("q/refs")
 make("q/HEAD", b"ref: refs/heads/m\\n"); make("q/config", b"[core]\\n\\tfsmonitor = /evil\\n")
@@ -155,7 +159,7 @@ report()
     )
     assert found == {
         "head": 13,
-        "file": 13,
+        **dict.fromkeys(("../old", "/etc", str(runner.home)), errno.ENOENT),
         "link": 13,
         "exchange": "EACCES",
         "in its place": 13,

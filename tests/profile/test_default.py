@@ -316,7 +316,8 @@ def test_every_verb_is_asked_about_on_what_runs_by_itself(house, path, harmless)
             house.main / ".git/hooks",
             house.main / ".vscode",
             house.main / ".claude",
-        ]
+        ],
+        danger="it makes git run something",
     )
     for effect in effects.CHANGES - harmless:
         assert house.judge(house.main, effect, house.main / path, facts) == CONFIRM, effect
@@ -673,3 +674,14 @@ def test_the_remedy_that_is_named_works(house, tmp_path, effect, path):
         == load("default", places).judge(effect, path + b"-other", Facts()).verdict
     )
     assert fixed.explain(effect, path, Facts()).remedy == ""
+
+
+def test_a_git_file_in_a_folder_that_was_there_is_judged_by_where_it_leads(house):
+    """`git submodule update --init` writes one into the empty folder that waits for it."""
+    path = house.main / "module/.git"
+    for effect in ("create", "write", "truncate"):
+        assert house.judge(house.main, effect, path, Known(danger="")) == ALLOW
+        assert house.judge(house.main, effect, path, Known(danger="it leads to another")) == CONFIRM
+        assert house.judge(house.main, effect, house.home / "other/.git", Known(danger="")) != ALLOW
+    for effect in ("rename", "symlink", "link", "unlink"):
+        assert house.judge(house.main, effect, path, Known(danger="")) == CONFIRM
