@@ -81,7 +81,10 @@ class BlockingOpens:
         threading.Thread(target=self._watch, name="held", daemon=True).start()
 
     def start(self, identity: int, task: Task, descriptor: int, flags: int, sequence: int | None) -> None:
-        """Open `descriptor` (O_PATH, ours to close) with `flags` in the background. Raises OSError EAGAIN when full."""
+        """Open `descriptor` (O_PATH, ours to close) with `flags` in the background; write the outcome of `sequence` then.
+
+        Raises OSError EAGAIN when full: then the outcome is the caller's to write.
+        """
         try:
             held = _Held(identity, task.tid, descriptor, flags, sequence, self._identity.credentials(task))
         except BaseException:
@@ -90,8 +93,6 @@ class BlockingOpens:
         with self._lock:
             if len(self._held) >= _LIMIT:
                 os.close(descriptor)
-                if sequence is not None:
-                    self._ledger.outcome(sequence, errno.EAGAIN)
                 raise OSError(errno.EAGAIN, "too many opens are waiting")
             self._held.add(held)
         held.thread = threading.Thread(target=self._run, args=(held,), name="open", daemon=True)
@@ -101,8 +102,6 @@ class BlockingOpens:
             with self._lock:
                 self._held.discard(held)
             os.close(descriptor)
-            if sequence is not None:
-                self._ledger.outcome(sequence, errno.EAGAIN)
             raise OSError(errno.EAGAIN, "no thread for an open that waits") from None
         self._wake.set()
 

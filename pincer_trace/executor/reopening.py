@@ -70,12 +70,17 @@ class Reopening:
             c.reads.count(c.reads.admit(task, target, found))
             sequence = None
         if kind == stat.S_IFIFO and not flags & os.O_NONBLOCK and flags & os.O_ACCMODE != os.O_RDWR:
-            c.blocking.start(identity, task, os.dup(pin), flags & ~WALK, sequence)
-            return ANSWERED
+            return self._wait(identity, task, pin, flags & ~WALK, sequence)
         if kind == stat.S_IFCHR and not flags & os.O_NONBLOCK and not _never_waits(found.st_rdev):
-            c.blocking.start(identity, task, os.dup(pin), flags & ~WALK, sequence)
-            return ANSWERED
+            return self._wait(identity, task, pin, flags & ~WALK, sequence)
         return self.again(identity, task, pin, flags, sequence, found)
+
+    def _wait(self, identity: int, task: Task, pin: int, flags: int, sequence: int | None) -> object:
+        """Open it in the background, which also writes the outcome."""
+        with Outcome(self._c, sequence) as outcome:
+            self._c.blocking.start(identity, task, os.dup(pin), flags, sequence)
+            outcome.leave_open()
+        return ANSWERED
 
     def held(self, identity: int, task: Task, pin: int, flags: int, found: os.stat_result, target: Target) -> object:
         """`> /dev/stdout` and the like: the worker has this access already, so opening it again adds none."""
@@ -83,8 +88,7 @@ class Reopening:
         effect = WRITE if flags & os.O_ACCMODE else READ
         sequence = self._c.authority.intend(task, effect, target, decision)
         if stat.S_ISFIFO(found.st_mode) and not flags & os.O_NONBLOCK and flags & os.O_ACCMODE != os.O_RDWR:
-            self._c.blocking.start(identity, task, os.dup(pin), flags & ~WALK, sequence)
-            return ANSWERED
+            return self._wait(identity, task, pin, flags & ~WALK, sequence)
         return self.again(identity, task, pin, flags, sequence, found)
 
     def _refused_anyway(self, pin: int, flags: int) -> None:

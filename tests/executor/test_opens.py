@@ -308,6 +308,36 @@ def test_p96_a_waiting_open_that_fails_is_answered(bench, method, error):
     assert bench.records("outcome") or bench.records("failure")
 
 
+@pytest.mark.parametrize("kind", ["full", "no thread"])
+@pytest.mark.parametrize("name", [b"fifo", b"file"], ids=["fifo", "leased"])
+def test_an_open_that_cannot_wait_has_one_outcome(bench, monkeypatch, kind, name):
+    """The place that is full, or the process limit: the intent gets its outcome once, or the ledger is not whole."""
+    import fcntl
+    import signal
+
+    from pincer_trace.executor import blocking
+
+    holder = os.open("file", os.O_RDONLY)
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)
+    fcntl.fcntl(holder, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+    if kind == "full":
+        monkeypatch.setattr(blocking, "_LIMIT", 0)
+    else:
+
+        def start(_thread):
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(blocking.threading.Thread, "start", start)
+    try:
+        assert bench.call("openat", AT, name, WRONLY, 0).error == errno.EAGAIN
+    finally:
+        fcntl.fcntl(holder, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        signal.signal(signal.SIGIO, before)
+        os.close(holder)
+    intents = [record["seq"] for record in bench.records("intent")]
+    assert [(record["of"], record["outcome"]) for record in bench.records("outcome")] == [(intents[-1], "EAGAIN")]
+
+
 # -- the descriptor that arrives -----------------------------------------------------------------------------
 
 
