@@ -81,7 +81,7 @@ class BlockingOpens:
         threading.Thread(target=self._watch, name="held", daemon=True).start()
 
     def start(self, identity: int, task: Task, descriptor: int, flags: int, sequence: int | None) -> None:
-        """Open `descriptor` (O_PATH, ours to close) with `flags` in the background; write the outcome of `sequence` then.
+        """Open `descriptor` (O_PATH, ours to close) with `flags` in the background, and write that outcome too.
 
         Raises OSError EAGAIN when full: then the outcome is the caller's to write.
         """

@@ -295,6 +295,8 @@ class Names:
             gone = [end.path for end in (origin, destination) if is_place(c, end)]
             sequence = c.authority.intend(task, RENAME, origin, decision, {"to": os.fsdecode(destination.path)})
             with Outcome(c, sequence):
+                if not all(stat.S_ISREG(what.st_mode) for _, _, what in ends):
+                    c.reads.moved()  # before: whatever fails from here on, nothing goes by an old name
                 leaves = not os.path.samestat(os.fstat(source), os.fstat(goal))
                 owned = leaves and c.authority.is_own(origin)
                 if flags:
@@ -308,8 +310,6 @@ class Names:
                     c.provenance.keep(goal, goal_name)
                 if replaced is not None and not flags & _EXCHANGE:
                     c.provenance.forget(replaced)
-                if not all(stat.S_ISREG(what.st_mode) for _, _, what in ends):
-                    c.reads.moved()
             return 0
         finally:
             if witness is not None:

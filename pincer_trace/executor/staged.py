@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pincer_trace.executor.identity import Credentials
 
 _PENDING = 64  # files at a time
-_PAUSE = 20  # milliseconds between two looks, while no call comes
+_PAUSE = 20  # milliseconds between two looks at most, while no call comes
 _PATIENCE = 1.0  # seconds at the end: the last process may still be closing its files
 _NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR)  # open(2), O_TMPFILE
 _MAKES = os.O_CREAT | os.O_EXCL | os.O_TRUNC
@@ -158,8 +158,10 @@ class Staged:
     def wait(self) -> None:
         """Judge what is written, until a call waits to be received or nothing is pending. Raises nothing."""
         self.settle()
-        while self.pending and not self._c.listener.wait(_PAUSE):
+        pause = 1
+        while self.pending and not self._c.listener.wait(pause):
             self.settle()
+            pause = min(2 * pause, _PAUSE)
         self.settle()
 
     def finish(self) -> None:

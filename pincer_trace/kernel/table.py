@@ -447,7 +447,7 @@ def _other_than(index: int, value: int) -> tuple[int, int, int, bool]:
 _CLONE_NEWUSER, _CLONE_NEWNS = 0x10000000, 0x00020000
 _SECCOMP_SET_MODE_FILTER = 1
 _SECCOMP_FILTER_FLAG_NEW_LISTENER = 8
-_PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_MM = 4, 24, 35
+_PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_SECUREBITS, _PR_SET_MM = 4, 24, 28, 35
 
 # ioctls that change an object through a descriptor opened for reading only, or a terminal that is not the worker's
 _REFUSED_IOCTLS = {
@@ -532,9 +532,11 @@ REGISTER_RULES = (
     *(RegisterRule("ioctl", f"refuse:{errno}", _low(1, command)) for command, errno in _REFUSED_IOCTLS.items()),
     *(RegisterRule("ioctl", f"notify:{stage}", _low(1, command)) for command, stage in _NOTIFIED_IOCTLS.items()),
     RegisterRule("fcntl", "refuse:EINVAL", _low(1, 1024)),  # F_SETLEASE would freeze our opens (P73)
+    RegisterRule("fcntl", "refuse:EINVAL", _low(1, 1040)),  # F_SETDELEG (Linux 6.19), of directories too
     RegisterRule("prctl", "refuse:0", _low(0, _PR_SET_DUMPABLE), _low(1, 0)),  # answered 0, not done (P92)
     RegisterRule("prctl", "refuse:EPERM", _low(0, _PR_SET_MM)),
     RegisterRule("prctl", "notify:identity", _low(0, _PR_CAPBSET_DROP)),
+    RegisterRule("prctl", "notify:identity", _low(0, _PR_SET_SECUREBITS)),  # root may be no root after the next exec
     RegisterRule(  # a listener of the worker's own would win over ours once ours is closed (P5): the native answer
         "seccomp", "refuse:EBUSY", _low(0, _SECCOMP_SET_MODE_FILTER), _flag(1, _SECCOMP_FILTER_FLAG_NEW_LISTENER)
     ),

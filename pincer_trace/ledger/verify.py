@@ -65,6 +65,9 @@ class _Walk:
 
     def _line(self, number: int, line: bytes) -> None:
         faults = self._found.faults
+        if not line.endswith(b"\n") and self._session["state"] == "killed":
+            self._found.notes.append(f"line {number}, the last one, is torn ({len(line)} bytes)")
+            return
         text, member = line[:-TAIL], line[-TAIL:]
         if not member.startswith(MEMBER) or not member.endswith(b'"}\n'):
             faults.append(f"line {number} is no whole record ({len(line)} bytes)")

@@ -251,3 +251,30 @@ def test_p18_files_of_a_session_belong_to_the_user(runner: support.Runner) -> No
         )
     )
     assert notes(result) == {"ids": [[12345, 23456]] * 3}
+
+
+def test_p93_a_root_that_is_none_after_its_next_exec(runner: support.Runner) -> None:
+    """SECBIT_NOROOT: the ids stay those of root, and the capabilities are gone with an exec that changes no id."""
+    if runner.identity.uid != 0:
+        pytest.skip(ROOT_ONLY)
+
+    def setup() -> None:
+        path = give(runner, runner.work / "closed", b"another's\n", 0o000)
+        os.chown(path, 61234, 61234)
+        runner.work.chmod(0o777)
+
+    found = same_as_native(
+        runner,
+        """
+import subprocess
+if not sys.argv[1:]:
+    os.close(os.open("closed", os.O_RDONLY))
+    note("bits", call("prctl", 28, 1 | 4, 0, 0, 0))
+    inner = "import os, sys\\nfor flags in (os.O_RDONLY, os.O_WRONLY, os.O_RDONLY):\\n try: os.open('closed', flags)\\n"
+    inner += " except OSError as error: print('refused', error.errno, file=sys.stderr)\\n else: sys.exit(7)"
+    note("after", subprocess.run([sys.executable, "-I", "-c", inner]).returncode)
+report()
+""",
+        setup=setup,
+    )
+    assert found == {"bits": 0, "after": 0}

@@ -71,6 +71,15 @@ def test_a_killed_run_passes_and_says_what_is_not_known(make, allow, deny):
     assert 0 < found.signed < found.records
 
 
+def test_a_torn_last_line_of_a_killed_run_is_a_note(make, allow, deny):
+    path = run(make, allow, deny, ends=False)
+    with open(path / "ledger.jsonl", "ab") as file:
+        file.write(b'{"seq":99,"ti')
+    found = verify(str(path))
+    assert found.faults == []
+    assert any("is torn (13 bytes)" in note for note in found.notes)
+
+
 def test_every_single_change_is_found(make, allow, deny):
     """Each byte of each line replaced, each line removed, doubled, exchanged with its neighbour."""
     path = run(make, allow, deny, effects=3)
