@@ -303,7 +303,7 @@ def verify(session: str | None, key: str | None, session_dir: str | None) -> int
         printer.line([("wrong  ", ""), (fault, "")])
     for note in found.notes:
         printer.line([("note   ", ""), (note, "")])
-    records = f"{found.records} record{'' if found.records == 1 else 's'}"
+    records = paths.counted(found.records, "record")
     if found.faults:
         printer.line([(f"{paths.display(path)}: NOT what was written", "")])
         return 1
@@ -373,9 +373,9 @@ def why(
 
     TARGET is a path, or //HOST:PORT for connect and send. The exit status is 0 if it is allowed, else 1.
     """
-    from pincer_trace.gateway.repositories import PathFacts
     from pincer_trace.profile import Overlay, load
     from pincer_trace.profile.show import explain
+    from pincer_trace.twin.foresight import PathFacts
 
     if effect not in effects.EFFECTS:
         _refuse_effect(effect)
@@ -479,7 +479,7 @@ def profile_check(name: str) -> None:
     loaded = load(name, places)
     files = ", ".join(paths.display(file) for file in loaded.paths)
     number = count_rules(name, places)
-    print(f"{files}: fine, {number} rule{'' if number == 1 else 's'}, digest {loaded.digest.hex()[:16]}")
+    print(f"{files}: fine, {paths.counted(number, 'rule')}, digest {loaded.digest.hex()[:16]}")
     for doubt in doubts(loaded):
         print(f"but {doubt}")
 

@@ -389,7 +389,7 @@ def _fast_path() -> Finding:
 
     def load() -> None:
         try:
-            fastpath.probe()
+            fastpath.library()
         except OSError as error:
             raise Failed(error.strerror or str(error)) from error
 

@@ -138,7 +138,8 @@ class Engine:
         for family in (Opens, Names, Attributes, Process):
             by_name |= family(context).handlers()
         by_name |= Sockets(context, self._place).handlers()
-        self._handlers = {row.number: by_name[row.name] for row in table.load().values() if row.name in by_name}
+        rows = table.load().values()
+        self._handlers = {row.number: by_name[row.name] for row in rows if row.name in by_name}
         self._fast = fastpath.load(listener, resolver.names, resolver.procfs)
         if self._fast is None:
             self._hot_read = hot_reader(context)
@@ -146,7 +147,7 @@ class Engine:
             tasks.attach(self._fast)
             self._reads.attach(self._fast)
             self._hot_read = cold_reader(context, self._fast)
-        self._names = {row.number: row.name for row in table.load().values()}
+        self._names = {row.number: row.name for row in rows}
         if self._identity.privileged:
             import unicodedata  # noqa: F401 - for display(): later, the ids in force might not reach the library
         self._identity.limit()
@@ -163,7 +164,7 @@ class Engine:
         identity, verified, resolver = self._identity, self._tasks.verified, self._resolver
         hot_read, openat = self._hot_read, libc.NUMBER["openat"]
         while True:
-            if staged.pending:  # of which the next call may hang, a read too
+            if staged.pending:  # a read, too, must find what was closed before it
                 staged.wait()
             notification = receive() if fast is None else fast.receive(not identity.changed and not staged.pending)
             if notification is None:

@@ -1,4 +1,4 @@
-"""Where things live: the user's state directory, the shipped profiles, and how foreign bytes are shown to a person."""
+"""Where things live: the user's state directory, the shipped profiles, and what is said of them to a person."""
 
 from __future__ import annotations
 
@@ -26,6 +26,16 @@ def shipped_profiles() -> str:
     package = os.path.dirname(os.path.abspath(__file__))
     inside = os.path.join(package, "profiles")
     return inside if os.path.isdir(inside) else os.path.join(os.path.dirname(package), "profiles")
+
+
+def is_inside(path: bytes, directory: bytes) -> bool:
+    """Whether `path` is `directory` or lies below it, by name."""
+    return path == directory or path.startswith(directory.rstrip(b"/") + b"/")
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 effect`, `2 effects`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def display(raw: bytes | str, limit: int = 400) -> str:

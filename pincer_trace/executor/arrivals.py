@@ -13,6 +13,8 @@ import time
 
 from pincer_trace.effects import RENAME
 from pincer_trace.gateway.provenance import Ancestry, Within
+from pincer_trace.gateway.resolve import look
+from pincer_trace.paths import is_inside
 from pincer_trace.twin.authority import Target
 
 TYPE_CHECKING = False
@@ -111,13 +113,13 @@ class Arrival:
         self._vacates += [*names, real]
         if len(self._vacates) > _VACATED:
             self._forbid(path, "there are too many links to be judged")
-        if move is not None and _is_inside(real, move.place):
+        if move is not None and is_inside(real, move.place):
             if not move.replaces and not c.provenance.is_vacated(move.arriving):
                 self._forbid(path, "a link into what is moved with it, where one of the user's folders was")
             return  # judged as it arrives
-        if any(_is_inside(real, shown) for shown in self._shown):
+        if any(is_inside(real, shown) for shown in self._shown):
             return
-        if _is_inside(place, real) or _is_inside(path, real):
+        if is_inside(place, real) or is_inside(path, real):
             self._forbid(path, "a link to a directory above it, where one of the user's folders was")
         if c.authority.is_closed_below(real):
             return
@@ -258,15 +260,3 @@ def is_place(c: Context, target: Target) -> bool:
         return stat.S_ISDIR(os.stat(target.name, dir_fd=target.parent).st_mode)
     except OSError as error:
         return error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-
-
-def look(parent: int, name: bytes) -> os.stat_result | None:
-    """What the name holds, not followed; None when it is absent. Raises OSError otherwise."""
-    try:
-        return os.stat(name, dir_fd=parent, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-
-
-def _is_inside(path: bytes, directory: bytes) -> bool:
-    return path == directory or path.startswith(directory.rstrip(b"/") + b"/")

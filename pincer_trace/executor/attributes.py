@@ -146,9 +146,7 @@ class Attributes:
                 c.resolver.check_procfs(path, writes=True)
             except Forbidden as forbidden:
                 c.authority.forbid(task, effect, target, forbidden.reason)
-            if (
-                c.resolver.process_at(path) is not None
-            ):  # an attribute of what the tree's own process shows: it ends with it
+            if c.resolver.process_at(path) is not None:  # what the tree's own process shows: it ends with that
                 act(found)
                 return
         decision = c.authority.demand(task, effect, target)

@@ -21,17 +21,32 @@ if TYPE_CHECKING:
     from pincer_trace.executor.context import Context
     from pincer_trace.gateway.tasks import Task
     from pincer_trace.kernel.fastpath import FastPath
+    from pincer_trace.twin.reads import Entry
 
 _FILES = 20_000
 _NUMBERED = 4095  # descriptors whose decimal names are at hand
 _PIN = os.O_PATH | os.O_CLOEXEC
 
 
+def _admission(c: Context) -> Callable[[Task, int, os.stat_result, bytes], Entry | None]:
+    """Judges a pinned object that nobody has judged, by its own name: its entry, or None for the long way."""
+    names, numbers, readlink, judge = c.resolver.names, c.resolver.numbers, os.readlink, c.reads.admit
+
+    def admit(task: Task, pin: int, found: os.stat_result, path: bytes) -> Entry | None:
+        kind = found.st_mode & 0o170000
+        if kind not in PLAIN:
+            return None
+        name = readlink(numbers[pin], dir_fd=names)
+        if kind == stat.S_IFREG and not name.endswith(b"/" + path.rpartition(b"/")[2]):
+            return None  # by a link of another name: the long way judges that name too
+        return judge(task, Target(live_name(name, found), descriptor=pin, found=found), found)
+
+    return admit
+
+
 def cold_reader(c: Context, fast: FastPath) -> Callable[[int, Task, list[int]], bool]:
     """Behind the fast path, which has done the same and found an object that nobody has judged: judge it, open it."""
-    hot_read, names, numbers = hot_reader(c), c.resolver.names, c.resolver.numbers
-
-    fstat, readlink, close, admit, regular = os.fstat, os.readlink, os.close, c.reads.admit, stat.S_IFREG
+    hot_read, admit, fstat, close = hot_reader(c), _admission(c), os.fstat, os.close
 
     def read(identity: int, task: Task, a: list[int]) -> bool:
         pin = fast.take_pin()
@@ -40,12 +55,8 @@ def cold_reader(c: Context, fast: FastPath) -> Callable[[int, Task, list[int]], 
         entry = None
         try:
             found = fstat(pin)
-            if pin <= _NUMBERED and found.st_mode & 0o170000 in PLAIN:
-                name = readlink(numbers[pin], dir_fd=names)
-                last = fast.path().rpartition(b"/")[2]
-                if found.st_mode & 0o170000 == regular and not name.endswith(b"/" + last):
-                    return False  # by a link of another name: the long way judges that name too
-                entry = admit(task, Target(live_name(name, found), descriptor=pin, found=found), found)
+            if pin <= _NUMBERED:
+                entry = admit(task, pin, found, fast.path())
         except OSError as error:
             if error.errno != errno.ENAMETOOLONG:  # deeper than readlink can tell
                 raise
@@ -67,15 +78,15 @@ def hot_reader(c: Context) -> Callable[[int, Task, list[int]], bool]:
     at once: an open for reading of a file is no effect, and what was opened is then judged like a pin. All other paths
     are pinned first, since the mere open of a FIFO or a device is one.
     """
-    pread, fstat, open_, close, fcntl_, readlink = os.pread, os.fstat, os.open, os.close, fcntl.fcntl, os.readlink
+    pread, fstat, open_, close, fcntl_ = os.pread, os.fstat, os.open, os.close, fcntl.fcntl
     setfl, cwd_register, cwd, walk_flags, nonblock = fcntl.F_SETFL, 0xFFFFFF9C, libc.AT_FDCWD, WALK, os.O_NONBLOCK
     pins = {extra: how(_PIN | extra) for extra in (0, os.O_DIRECTORY, os.O_NOFOLLOW, os.O_DIRECTORY | os.O_NOFOLLOW)}
     no_links = how(_PIN, 0, libc.RESOLVE_NO_MAGICLINKS | libc.RESOLVE_NO_SYMLINKS)
     syscall, openat2_number, size, get_errno = libc.syscall, libc.OPENAT2, libc.HOW_SIZE, libc.get_errno
     reads, procfs_devices, tasks = c.reads, c.resolver.procfs, c.tasks
     inject, respond = c.listener.inject, c.listener.respond
-    hot, count, admit, names, numbers = reads.hot, reads.count, reads.admit, c.resolver.names, c.resolver.numbers
-    shared, enoent, effectful, plain, follow = tasks.shared_cwd, errno.ENOENT, EFFECTFUL, PLAIN, ~os.O_NOFOLLOW
+    hot, count, admit, names, numbers = reads.hot, reads.count, _admission(c), c.resolver.names, c.resolver.numbers
+    shared, enoent, effectful, follow = tasks.shared_cwd, errno.ENOENT, EFFECTFUL, ~os.O_NOFOLLOW
     known_flags, files, regular = KNOWN, reads.files, stat.S_IFREG
 
     def read(identity: int, task: Task, a: list[int]) -> bool:
@@ -137,13 +148,9 @@ def hot_reader(c: Context) -> Callable[[int, Task, list[int]], bool]:
                 return False
             entry = hot.get((task.executable_id, device, found.st_ino, found.st_ctime_ns))
             if entry is None:
-                if found.st_mode & 0o170000 not in plain:
+                entry = admit(task, pin, found, data[:end])
+                if entry is None:
                     return False
-                name = readlink(numbers[pin], dir_fd=names)
-                last = data[data.rfind(b"/", 0, end) + 1 : end]
-                if found.st_mode & 0o170000 == regular and not name.endswith(b"/" + last):
-                    return False  # by a link of another name: the long way judges that name too
-                entry = admit(task, Target(live_name(name, found), descriptor=pin, found=found), found)
             elif absolute and found.st_mode & 0o170000 == regular and len(files) < _FILES:
                 files.add(path)
             opened = open_(numbers[pin], flags & follow | OURS, dir_fd=names)

@@ -12,10 +12,10 @@ import os
 import stat
 
 from pincer_trace.effects import CREATE, LINK, MKDIR, MKNOD, READ, RENAME, RMDIR, SYMLINK, UNLINK, WRITE
-from pincer_trace.executor.arrivals import Arrival, is_place, look
-from pincer_trace.executor.context import Outcome
+from pincer_trace.executor.arrivals import Arrival, is_place
+from pincer_trace.executor.outcome import Outcome
 from pincer_trace.gateway.gitconfig import ConfigWitness
-from pincer_trace.gateway.resolve import join, live_name
+from pincer_trace.gateway.resolve import join, live_name, look
 from pincer_trace.kernel import libc
 from pincer_trace.twin.authority import Target
 
@@ -276,7 +276,7 @@ class Names:
             origin = self._target(source, source_name, found)
             destination = self._target(goal, goal_name, replaced)
             arriving = self._target(goal, goal_name, found)
-            arriving.moved = (source, source_name.rstrip(b"/"))
+            arriving.comes_from(source, source_name.rstrip(b"/"))
             ends = [(origin, destination, found)]
             if flags & _EXCHANGE and replaced is not None:
                 ends.append((destination, origin, replaced))
@@ -370,7 +370,7 @@ class Names:
             demand(task, RENAME if flags & _EXCHANGE else UNLINK, destination, witness)
         if flags & _EXCHANGE and destination.found is not None:
             back = self._target(origin.parent, origin.name, destination.found)
-            back.moved = (destination.parent, destination.name)
+            back.comes_from(destination.parent, destination.name)
             demand(task, RENAME, back)
             demand(task, WRITE, back)
         return decision

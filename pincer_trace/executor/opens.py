@@ -11,8 +11,9 @@ import os
 import stat
 
 from pincer_trace.effects import CREATE, READ, TRUNCATE, WRITE
-from pincer_trace.executor.context import ANSWERED, Outcome
+from pincer_trace.executor.context import ANSWERED
 from pincer_trace.executor.descriptors import OURS, WALK, covers, give, place
+from pincer_trace.executor.outcome import Outcome
 from pincer_trace.executor.reopening import Reopening, asked_of_the_kernel
 from pincer_trace.gateway.resolve import join, live_name, stat_or_close
 from pincer_trace.kernel import libc
@@ -246,8 +247,7 @@ class Opens:
         if not c.authority.permits(decision):
             if not self._replaces(task, target, flags):
                 c.authority.refuse(task, WRITE, target, decision)
-            there = c.staged.open(identity, task, target, flags, 0o600)
-            c.listener.respond(identity, there)
+            c.staged.open(identity, task, target, flags, 0o600)
             return ANSWERED
         if flags & os.O_ACCMODE != os.O_WRONLY:
             decision_to_read = c.authority.judge(task, READ, target)
@@ -377,8 +377,7 @@ class Opens:
         if not c.authority.permits(decision):
             if not c.staged.could_pass(task, (CREATE,), target, flags):
                 c.authority.refuse(task, CREATE, target, decision)
-            there = c.staged.open(identity, task, target, flags, mode)
-            c.listener.respond(identity, there)
+            c.staged.open(identity, task, target, flags, mode)
             return ANSWERED
         c.identity.take_mask(c.tasks, task)
         sequence = c.authority.intend(task, CREATE, target, decision)

@@ -11,8 +11,9 @@ import stat
 
 from pincer_trace.effects import READ, WRITE
 from pincer_trace.executor import namespaces
-from pincer_trace.executor.context import ANSWERED, Outcome
+from pincer_trace.executor.context import ANSWERED
 from pincer_trace.executor.descriptors import OURS, WALK, covers, give, place
+from pincer_trace.executor.outcome import Outcome
 from pincer_trace.gateway.resolve import Forbidden, live_name
 from pincer_trace.kernel import procfs
 from pincer_trace.profile import ALLOW, Decision

@@ -17,6 +17,7 @@ from pincer_trace.effects import BIND, CREATE, UNLINK, WRITE
 from pincer_trace.executor.context import ANSWERED
 from pincer_trace.executor.descriptors import give
 from pincer_trace.executor.identity import Identity
+from pincer_trace.executor.outcome import Outcome
 from pincer_trace.gateway.resolve import join
 from pincer_trace.kernel import libc
 from pincer_trace.kernel.notify import Continue
@@ -192,13 +193,9 @@ class Sockets:
         decision = c.authority.demand(task, CREATE, target)
         c.identity.take_mask(c.tasks, task)
         sequence = c.authority.intend(task, CREATE, target, decision)
-        try:
+        with Outcome(c, sequence):
             opened = libc.call("mq_open", name, flags | os.O_EXCL, mode, attributes)
-        except OSError as error:
-            c.authority.done(sequence, error.errno or errno.EIO)
-            raise
-        c.provenance.note_object(opened)
-        c.authority.done(sequence)
+            c.provenance.note_object(opened)
         return opened
 
     def _mq_unlink(self, _identity: int, task: Task, a: tuple[int, ...]) -> int:
@@ -210,14 +207,10 @@ class Sockets:
             target = Target(_QUEUES + name, descriptor=opened, found=found)
             decision = c.authority.demand(task, UNLINK, target)
             sequence = c.authority.intend(task, UNLINK, target, decision)
-            try:
+            with Outcome(c, sequence):
                 libc.call("mq_unlink", name)
-            except OSError as error:
-                c.authority.done(sequence, error.errno or errno.EIO)
-                raise
-            if found is not None:
-                c.provenance.forget(found)
-            c.authority.done(sequence)
+                if found is not None:
+                    c.provenance.forget(found)
             return 0
         finally:
             if opened >= 0:

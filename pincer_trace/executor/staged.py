@@ -8,15 +8,17 @@ and the kernel does not tell by which name. Until then the name is absent, or ho
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
 import time
 
 from pincer_trace.effects import CREATE, TRUNCATE, WRITE
-from pincer_trace.executor.descriptors import OURS, WALK, place
+from pincer_trace.executor.descriptors import OURS, WALK, give, place
+from pincer_trace.executor.outcome import Outcome
 from pincer_trace.gateway.gitconfig import Hope, Written, leased_content, plain_content, take_lease
-from pincer_trace.gateway.resolve import join
+from pincer_trace.gateway.resolve import join, look
 from pincer_trace.gateway.tasks import Task
 from pincer_trace.kernel import libc
 from pincer_trace.ledger import LedgerFull
@@ -94,8 +96,8 @@ class Staged:
         target: Target,
         flags: int,
         mode: int,
-    ) -> int:
-        """Give the worker a file without a name in the place of `target`; its number there. Raises OSError, Denied."""
+    ) -> None:
+        """Answer with a file without a name in the place of `target`. Raises OSError, Denied."""
         c = self._c
         parent, name = target.parent, target.name
         effect = CREATE if target.found is None else TRUNCATE
@@ -104,7 +106,8 @@ class Staged:
             if flags & os.O_EXCL:
                 raise OSError(errno.EEXIST, name)
             opened = os.open(c.resolver.number(shared.descriptor), _plain(flags), dir_fd=c.resolver.names)
-            return self._give(identity, opened, flags)
+            give(c, identity, opened, flags)
+            return
         if len(self.pending) >= _PENDING:
             c.authority.forbid(task, effect, target, "too many files wait for being judged by their content")
         c.identity.take_mask(c.tasks, task)
@@ -134,13 +137,7 @@ class Staged:
         finally:
             os.close(opened)
         self.pending.append(file)
-        return number
-
-    def _give(self, identity: int, opened: int, flags: int) -> int:
-        try:
-            return place(self._c, identity, opened, flags)
-        finally:
-            os.close(opened)
+        c.listener.respond(identity, number)
 
     def _of(self, parent: int, name: bytes) -> _File | None:
         if not self.pending:
@@ -190,7 +187,7 @@ class Staged:
             try:
                 self._judge(file)
             except (Denied, LedgerFull):
-                pass
+                pass  # dropped, with the record that there is room for: its writer has gone on, nobody can be told
             except Exception as failure:  # noqa: BLE001 - the file is dropped, with a record
                 self._c.authority.note_failure("staged", failure, file.caller.tid)
             finally:
@@ -203,10 +200,7 @@ class Staged:
         except OSError:
             content = None  # somebody can still write it
         parent, name = file.parent, file.name
-        try:
-            found: os.stat_result | None = os.stat(name, dir_fd=parent, follow_symlinks=False)
-        except FileNotFoundError:
-            found = None
+        found = look(parent, name)
         replaces = file.replaced is not None and found is not None and os.path.samestat(found, file.replaced)
         target = Target(join(c.resolver.path_of(parent), name), parent=parent, name=name, found=found)
         if replaces:
@@ -220,15 +214,9 @@ class Staged:
             c.authority.forbid(file.caller, effect, target, "it was not closed, or is too large")
         decision = c.authority.demand(file.caller, effect, target, witness)
         sequence = c.authority.intend(file.caller, effect, target, decision)
-        error = errno.EIO
-        try:
+        with contextlib.suppress(OSError), Outcome(c, sequence):  # which tells it: nobody waits for an answer
             self._name(file, content, replaces=replaces)
             c.provenance.note(parent, name)
-            error = 0
-        except OSError as failure:
-            error = failure.errno or errno.EIO
-        finally:
-            c.authority.done(sequence, error)
 
     def _name(self, file: _File, content: bytes, *, replaces: bool) -> None:
         """Raises OSError: EEXIST when another file has taken the name meanwhile."""

@@ -16,6 +16,7 @@ import stat
 
 from pincer_trace.effects import CHANGES, READ
 from pincer_trace.kernel import procfs
+from pincer_trace.paths import is_inside
 from pincer_trace.profile import ALLOW, Facts
 from pincer_trace.profile.globs import matches
 
@@ -70,11 +71,11 @@ class Aliases:
         """The protected names of a path that lies behind a symbolic link at a protected place, or on another mount."""
         if not path.startswith(self._reals):
             return ()
-        return tuple(name + path[len(real) :] for real, name in self.moved if _inside(path, real))
+        return tuple(name + path[len(real) :] for real, name in self.moved if is_inside(path, real))
 
     def holds_place(self, directory: bytes) -> bool:
         """Whether something below `directory` is protected by another name."""
-        return any(_inside(real, directory) for real in self._reals)
+        return any(is_inside(real, directory) for real in self._reals)
 
     def note_link(self, real: bytes, name: bytes, found: os.stat_result) -> None:
         """A link at the protected `name` was met that leads to `real`: from now on that is protected by every name."""
@@ -118,7 +119,7 @@ class Aliases:
                 moved += [(alias, place) for alias in ways.elsewhere(real)]
         for _, root, point, kind in mounts:
             world = _WORLD_OF_TYPE.get(kind)
-            if world is not None and not _inside(point, world):
+            if world is not None and not is_inside(point, world):
                 moved.append((point, world + root.rstrip(b"/")))
         return list(dict.fromkeys(moved))
 
@@ -153,7 +154,7 @@ class Aliases:
         if not closed and self._profile.guarded_below(READ, path) is None:
             return []
         real = os.path.realpath(path)
-        return [] if real == path or _inside(place, real) else [(real, path)]
+        return [] if real == path or is_inside(place, real) else [(real, path)]
 
     def _scan(self, effects: frozenset[str]) -> dict[tuple[int, int], bytes]:
         known: dict[tuple[int, int], bytes] = {}
@@ -271,9 +272,5 @@ class _Mounts:
         return [
             point.rstrip(b"/") + inner[len(other.rstrip(b"/")) :]
             for other, point in self.several.get(device, ())
-            if _inside(inner, other) and (other, point.rstrip(b"/")) != (root, start[:-1])
+            if is_inside(inner, other) and (other, point.rstrip(b"/")) != (root, start[:-1])
         ]
-
-
-def _inside(path: bytes, directory: bytes) -> bool:
-    return directory in (b"/", path) or path.startswith(directory + b"/")

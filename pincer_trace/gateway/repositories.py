@@ -15,14 +15,13 @@ import stat
 from pincer_trace.effects import CREATE, RENAME, SYMLINK, TRUNCATE, WRITE
 from pincer_trace.gateway.gitconfig import Witness, plain_content, written_content
 from pincer_trace.gateway.provenance import Within
-from pincer_trace.profile import Facts
+from pincer_trace.gateway.resolve import look
 from pincer_trace.profile.gitconfig import changed_keys, danger, parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pincer_trace.profile import Profile
     from pincer_trace.twin.authority import Target
 
 CONFIGURATIONS = (b"config", b"config.worktree")
@@ -51,7 +50,7 @@ class Entry:
         self.target = target
         self.parent = parent  # the directory that holds it, -1 when that is not known, ABSENT when there is none
         self.witness = witness
-        self.arrives = arrives(target)
+        self.arrives = target.arrives
         self.is_own = is_own  # whether this session made the directory of that path, or one above it
 
     def kind(self) -> int:
@@ -82,14 +81,9 @@ class Entry:
         return self.witness is not None and self.witness.hopeful
 
 
-def arrives(target: Target) -> bool:
-    """Whether the object gets this name only now."""
-    return target.arrives or target.moved is not None
-
-
 def arriving_content(effect: str, target: Target) -> bytes | None:
     """The content of a file that a rename brings, inside of a directory or alone."""
-    if effect != RENAME or not arrives(target) or target.descriptor >= 0:
+    if effect != RENAME or not target.arrives or target.descriptor >= 0:
         return None
     return written_content(*(target.moved or (target.parent, target.name)))
 
@@ -186,18 +180,14 @@ class Repositories:
             return ""  # judged when it came
         if entry.parent < 0:
             return UNKNOWN
-        try:
-            there = os.stat(b"HEAD", dir_fd=entry.parent, follow_symlinks=False)
-        except FileNotFoundError:
-            pass
-        else:
-            if stat.S_ISREG(there.st_mode) or stat.S_ISLNK(there.st_mode):
-                return ""  # judged when that came
+        there = look(entry.parent, b"HEAD")
+        if there is not None and (stat.S_ISREG(there.st_mode) or stat.S_ISLNK(there.st_mode)):
+            return ""  # judged when that came
         for name in (*CONFIGURATIONS, b"commondir", b"hooks"):
-            try:
-                kind = stat.S_IFMT(os.stat(name, dir_fd=entry.parent, follow_symlinks=False).st_mode)
-            except FileNotFoundError:
+            there = look(entry.parent, name)
+            if there is None:
                 continue
+            kind = stat.S_IFMT(there.st_mode)
             beside = f"{name.decode()} beside it"
             if name == b"hooks" and stat.S_ISDIR(kind):
                 found = self._of_hooks(entry.parent)
@@ -316,34 +306,6 @@ def _ascends(path: bytes) -> int:
         elif part not in (b"", b"."):
             level -= 1
     return highest
-
-
-class PathFacts(Facts):
-    """What can be told of a path before anything happens there."""
-
-    __slots__ = ("_effect", "_path", "_repositories")
-
-    def __init__(self, profile: Profile, effect: str, path: bytes) -> None:
-        self._effect = effect
-        self._path = path
-        self._repositories = Repositories(profile.repository, profile.is_closed, lambda _directory: False)
-
-    def git_danger(self) -> str | None:
-        from pincer_trace.twin.authority import Target
-
-        directory, _, name = self._path.rpartition(b"/")
-        try:
-            parent = os.open(directory or b"/", _O_PATH)
-        except FileNotFoundError:
-            parent = ABSENT
-        except OSError:
-            parent = -1
-        try:
-            target = Target(self._path, parent=parent, name=name)
-            return self._repositories.danger(Entry(self._effect, target, parent, None, lambda _directory: False))
-        finally:
-            if parent >= 0:
-                os.close(parent)
 
 
 class Templates:

@@ -13,6 +13,7 @@ import stat
 
 from pincer_trace.kernel import procfs
 from pincer_trace.kernel.libc import AT_FDCWD, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, how, openat2
+from pincer_trace.paths import is_inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -258,7 +259,7 @@ class Resolver:
     def procfs_name(self, path: bytes) -> bytes:
         """The name below /proc of what lies in a procfs, wherever that is mounted. Raises Forbidden."""
         for point, name in self._points:
-            if path == point or path.startswith(point + b"/"):
+            if is_inside(path, point):
                 if not name:
                     break
                 return name + path[len(point) :]
@@ -305,6 +306,14 @@ def join(directory: bytes, name: bytes) -> bytes:
     """The path of an entry; a trailing slash of the name is no part of it."""
     name = name.rstrip(b"/")
     return directory + name if directory.endswith(b"/") else directory + b"/" + name
+
+
+def look(parent: int, name: bytes) -> os.stat_result | None:
+    """What the name holds, not followed; None when it is absent. Raises OSError otherwise."""
+    try:
+        return os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
 
 
 def live_name(path: bytes, found: os.stat_result) -> bytes:

@@ -29,12 +29,10 @@ _u32, _u64, _i64, _int, _pointer = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_in
 
 def load(listener: Listener, descriptors: int, procfs: Iterable[int]) -> FastPath | None:
     """The fast path of this listener, or None. `descriptors` is /proc/self/fd, `procfs` the devices of every procfs."""
-    path = available()
-    devices = tuple(procfs)
-    if not path or listener.descriptor < 0:  # a scripted listener has none
+    if listener.descriptor < 0:  # a scripted listener has none
         return None
     try:
-        return FastPath(ctypes.CDLL(path), listener, descriptors, devices)
+        return FastPath(library(), listener, descriptors, tuple(procfs))
     except OSError:
         return None
 
@@ -55,35 +53,35 @@ def available() -> str:
     return _LIBRARY
 
 
-def probe() -> None:
+def library() -> ctypes.CDLL:
     """Load it. Raises OSError when it is not there or of another version."""
     path = available()
     if not path:
         raise OSError(errno.ENOENT, "not compiled at installation, or older than its source", _LIBRARY)
-    if ctypes.CDLL(path).fast_version() != _VERSION:
+    loaded = ctypes.CDLL(path)
+    if loaded.fast_version() != _VERSION:
         raise OSError(errno.ENOEXEC, "of another version", _LIBRARY)
+    return loaded
 
 
 class FastPath:
-    """One set of tables. Raises OSError when the library is of another version, or there is no memory."""
+    """One set of tables. Raises OSError when there is no memory."""
 
-    def __init__(self, library: ctypes.CDLL, listener: Listener, descriptors: int, procfs: tuple[int, ...]) -> None:
-        if library.fast_version() != _VERSION:
-            raise OSError(errno.ENOEXEC, "another version", _LIBRARY)
-        new = library.fast_new
+    def __init__(self, loaded: ctypes.CDLL, listener: Listener, descriptors: int, procfs: tuple[int, ...]) -> None:
+        new = loaded.fast_new
         new.restype = _pointer
         new.argtypes = (_int, _int, ctypes.POINTER(_u64), _u32)
         self._state = _pointer(new(listener.descriptor, descriptors, (_u64 * len(procfs))(*procfs), len(procfs)))
         if not self._state:
             raise OSError(errno.ENOMEM, "tables", _LIBRARY)
         self._listener = listener
-        self._free = library.fast_free
+        self._free = loaded.fast_free
         self._notification = ctypes.create_string_buffer(NOTIFICATION_SIZE)
         self._pin = _int(-1)
         self._path = ctypes.create_string_buffer(_PATH_BYTES)
-        self._receive = library.fast_receive
+        self._receive = loaded.fast_receive
         self._receive.argtypes = (_pointer, _int, _pointer, ctypes.POINTER(_int), _pointer)
-        self._give = library.fast_give
+        self._give = loaded.fast_give
         self._give.argtypes = (_pointer, _int, _u32)
         self._arguments = (ctypes.byref(self._notification), ctypes.byref(self._pin), ctypes.byref(self._path))
         quick = ctypes.PyDLL(_LIBRARY)  # these are over before giving up the interpreter's lock would be

@@ -1,7 +1,8 @@
 """The notification protocol of seccomp_unotify(2): receive, inject descriptors, answer.
 
 `Listener` is the small interface behind which the real kernel sits; `pincer_trace.testing.fakes` has the scripted one.
-All answers go through `Listener.respond`, so that a denial can never carry CONTINUE (hazard P9).
+All answers go through `Listener.respond`, so that a denial can never carry CONTINUE (hazard P9); but for those of
+kernel/fastpath.c, which knows no CONTINUE.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ class Session:
         try:
             self._write(self._facts)
         except OSError:
-            pass
+            pass  # the old one stays whole; `finish` tries again
 
     def finish(self, exit_status: int | None, leftover: int, counts: dict[str, int]) -> None:
         """Replace session.json by one that also tells the end. Called by `Ledger.close`.

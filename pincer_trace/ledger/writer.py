@@ -18,6 +18,7 @@ from time import time
 
 from pincer_trace.ledger.chain import genesis, link
 from pincer_trace.ledger.encode import encode, quote, quote_bytes
+from pincer_trace.paths import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -245,7 +246,7 @@ class Ledger:
         try:
             self.sign()
         except LedgerFull:
-            pass
+            pass  # the lines that there was room for are chained, and `verify` says up to where they are signed
         with self._mutex:
             fd, self._fd = self._fd, -1
             if fd < 0:
@@ -268,11 +269,8 @@ class Ledger:
         if self._torn:
             self.unrecorded += 1
             raise LedgerFull(self._torn)
-        seq = self._next
-        text = b'{"seq":%d,%b' % (seq, bodies[0].encode("ascii"))
-        chain = link(self._chain, text)
-        line = b'%b,"chain":"%b"}\n' % (text, chain.hex().encode("ascii"))
-        for number, body in enumerate(bodies[1:], seq + 1):
+        seq, chain, line = self._next, self._chain, b""
+        for number, body in enumerate(bodies, seq):
             text = b'{"seq":%d,%b' % (number, body.encode("ascii"))
             chain = link(chain, text)
             line += b'%b,"chain":"%b"}\n' % (text, chain.hex().encode("ascii"))
@@ -301,11 +299,11 @@ class Ledger:
 def summary(counts: Mapping[str, int]) -> str:
     """The counters in words. A line of the log counts once; a line of reads, which says `xN`, N times, apart."""
     allowed, reads, denied = counts["allowed"], counts["reads"], counts["denied"] + counts["failures"]
-    text = f"{allowed} effect{'' if allowed == 1 else 's'} and {reads} read{'' if reads == 1 else 's'} allowed"
+    text = f"{counted(allowed, 'effect')} and {counted(reads, 'read')} allowed"
     text += f", {denied} denied"
     if counts["failures"]:
         text += f" ({counts['failures']} by failures of the supervisor)"
     unwritten = counts["unrecorded"]
     if unwritten:
-        text += f", {unwritten} line{'' if unwritten == 1 else 's'} not written: the disk is full"
+        text += f", {counted(unwritten, 'line')} not written: the disk is full"
     return text

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
+from pincer_trace.paths import is_inside
 from pincer_trace.profile.gitconfig import parse
 
 TYPE_CHECKING = False
@@ -119,11 +120,6 @@ class Places:
             command=_real(command) if command else b"",
             extra=more,
         )
-
-
-def is_inside(path: bytes, directory: bytes) -> bool:
-    """Whether `path` is `directory` or lies below it, by name."""
-    return path == directory or path.startswith(directory.rstrip(b"/") + b"/")
 
 
 def _real(path: str | bytes) -> bytes:

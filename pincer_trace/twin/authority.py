@@ -13,7 +13,7 @@ import time
 
 from pincer_trace.effects import LINK, RENAME, TRUNCATE, WRITE
 from pincer_trace.gateway.aliases import TooMany
-from pincer_trace.gateway.repositories import Entry, Repositories, arrives, arriving_content
+from pincer_trace.gateway.repositories import Entry, Repositories, arriving_content
 from pincer_trace.kernel import libc
 from pincer_trace.ledger import LedgerFull
 from pincer_trace.paths import display
@@ -74,7 +74,6 @@ class Target:
         name: bytes = b"",
         descriptor: int = -1,
         found: os.stat_result | None = None,
-        moved: tuple[int, bytes] | None = None,
         above: Ancestry | Within | None = None,
         arrives: bool = False,
         replaces: bool = False,
@@ -88,10 +87,15 @@ class Target:
         self.name = name
         self.descriptor = descriptor
         self.found = found
-        self.moved = moved
+        self.moved: tuple[int, bytes] | None = None
         self.above = above
-        self.arrives = arrives or moved is not None
+        self.arrives = arrives
         self.replaces = replaces
+
+    def comes_from(self, parent: int, name: bytes) -> None:
+        """It is `name` in `parent` that will lie here, and gets this name only then."""
+        self.moved = (parent, name)
+        self.arrives = True
 
 
 class EffectFacts(Facts):
@@ -191,7 +195,7 @@ class EffectFacts(Facts):
     def git_config_changes(self) -> frozenset[str] | None:
         if self._witness is not None:
             return self._witness.changes()
-        if self._effect == RENAME and not arrives(self._target):  # it goes away, with a directory
+        if self._effect == RENAME and not self._target.arrives:  # it goes away, with a directory
             return frozenset() if self.created_by_tree(b"/") else None
         content = arriving_content(self._effect, self._target)
         return changed_keys(b"", content) if content is not None else None

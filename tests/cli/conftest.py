@@ -45,7 +45,7 @@ def program(tmp_path):
     return Program(tmp_path / "state")
 
 
-NASTY = b'/work/\n\x1b[2J\x1b]0;pwned\x07"[bold]\xff\xe2\x80\xae[/bold]'
+NASTY = b'/tree/\n\x1b[2J\x1b]0;pwned\x07"[bold]\xff\xe2\x80\xae[/bold]'
 
 
 @pytest.fixture
@@ -56,17 +56,17 @@ def session(program):
         command=[b"sh", b"-c", b"echo \x1b[2J"],
         profile_name="default",
         profile_digest=bytes(32),
-        workspace=b"/work",
+        workspace=b"/tree",
         details={},
     )
     ledger = made.ledger
     subject = {"pid": 100, "exe": b"/usr/bin/git", "dev": 64768, "ino": 12}
     allow = {"verdict": "allow", "rule": "default.toml:10", "reason": "the work tree"}
-    ledger.outcome(ledger.intent("create", b"/work/a", **subject, **allow), 0)
-    ledger.outcome(ledger.intent("rename", b"/work/a", extra={"to": b"/work/b"}, **subject, **allow), 18)
+    ledger.outcome(ledger.intent("create", b"/tree/a", **subject, **allow), 0)
+    ledger.outcome(ledger.intent("rename", b"/tree/a", extra={"to": b"/tree/b"}, **subject, **allow), 18)
     ledger.denied("write", NASTY, verdict="confirm", rule="default.toml:20", reason="ask [red]\x1b", **subject)
     ledger.failure("gateway", ValueError("odd"), pid=101)
     ledger.reads([(b"/bin/cat", b"/etc/passwd", 64768, 99, 12, 1.5, "default.toml:1")])
-    ledger.intent("unlink", b"/work/" + b"d/" * 90 + b"end", **subject, **allow)
+    ledger.intent("unlink", b"/tree/" + b"d/" * 90 + b"end", **subject, **allow)
     ledger.close(3, 0)
     return made

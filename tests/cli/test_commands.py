@@ -147,13 +147,13 @@ def test_log_json_has_the_promised_keys(program, session):
 def test_log_text(program, session):
     lines = program("log", session.id[:17]).stdout.splitlines()
     assert re.fullmatch(r" +SEQ TIME +PID PROGRAM +EFFECT +OUTCOME PATH", lines[0])
-    assert re.fullmatch(r" +1 \d\d:\d\d:\d\d +100 git +create +done +/work/a", lines[1])
-    assert lines[2].endswith("rename   EXDEV   /work/a -> /work/b")
-    assert lines[3].endswith(r'/work/\n\x1b[2J\x1b]0;pwned\x07"[bold]\xff\u202e[/bold]')
+    assert re.fullmatch(r" +1 \d\d:\d\d:\d\d +100 git +create +done +/tree/a", lines[1])
+    assert lines[2].endswith("rename   EXDEV   /tree/a -> /tree/b")
+    assert lines[3].endswith(r'/tree/\n\x1b[2J\x1b]0;pwned\x07"[bold]\xff\u202e[/bold]')
     assert lines[4].strip() == r"confirm: default.toml:20: ask [red]\x1b"
     assert lines[6].strip() == "deny: the supervisor failed in gateway: ValueError: odd"
     assert lines[7].endswith("read     done    /etc/passwd x12")
-    assert lines[8].endswith("unknown /work/" + "d/" * 90 + "end")  # never shortened in a pipe
+    assert lines[8].endswith("unknown /tree/" + "d/" * 90 + "end")  # never shortened in a pipe
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_log_text(program, session):
         (["--verdict", "deny"], [6]),
         (["--verdict", "deny", "--verdict", "confirm"], [5, 6]),
         (["--pid", "101"], [6]),
-        (["--path", "/work/*"], [1, 3, 5, 8]),
+        (["--path", "/tree/*"], [1, 3, 5, 8]),
         (["--path", "passwd"], [7]),
         (["--path", "/etc"], []),
         (["--effect", "change", "--path", "end"], [8]),
@@ -184,7 +184,7 @@ def test_log_on_a_terminal_is_coloured_fits_and_lets_no_escape_through(program, 
     assert ESCAPE not in plain and "\x07" not in plain and "\u202e" not in plain
     assert max(map(len, plain.splitlines())) <= 80
     assert "[/bold]" in plain  # no markup
-    assert re.search(r"/work/d\S*…\S*d/end$", plain, re.M)
+    assert re.search(r"/tree/d\S*…\S*d/end$", plain, re.M)
 
 
 def test_no_color_is_respected(program, session):
@@ -257,7 +257,7 @@ def test_what_the_kernel_refuses_too_is_recorded_and_not_counted(program):
 
     made = Session.create(
         Session.reserve(os.path.join(program.state, "pincer-trace", "sessions")),
-        command=[b"x"], profile_name="default", profile_digest=bytes(32), workspace=b"/work", details={},
+        command=[b"x"], profile_name="default", profile_digest=bytes(32), workspace=b"/tree", details={},
     )  # fmt: skip
     subject = {"pid": 100, "exe": b"/usr/bin/gdb", "dev": 1, "ino": 2, "verdict": "deny", "rule": ""}
     made.ledger.denied("mkdir", b"/usr/share/gdb/x", reason="no rule allows it", native=True, **subject)

@@ -284,7 +284,7 @@ def test_p14_a_known_name_that_became_a_fifo_is_pinned_first(bench, file):
         while b"fifo" not in (where := Path(f"/proc/self/task/{writer.native_id}/wchan").read_bytes()) and (
             b"wait_for_partner" not in where
         ):
-            time.sleep(0)
+            time.sleep(0)  # nothing tells that a thread has begun to wait in an open
 
     assert one.serve(replace)[2:] == [HANDED] * 2
     assert opened == []

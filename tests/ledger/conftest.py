@@ -17,7 +17,7 @@ def make(tmp_path):
             "command": [b"sh", b"-c", b"true"],
             "profile_name": "default",
             "profile_digest": bytes(range(32)),
-            "workspace": b"/work",
+            "workspace": b"/tree",
             "details": {"layers": ["landlock"], "kernel": "6.18"},
         }
         session = Session.create(Session.reserve(str(directory or tmp_path)), **{**arguments, **changes})

@@ -21,7 +21,7 @@ def run(make, allow, deny, *, effects: int = 5, ends: bool = True):
     session = make()
     ledger = session.ledger
     for number in range(effects):
-        ledger.outcome(ledger.intent("write", b"/work/f%d" % number, **allow), 0)
+        ledger.outcome(ledger.intent("write", b"/tree/f%d" % number, **allow), 0)
         if number == effects // 2:
             ledger.denied("read", b"/home/key\n\xff", **deny)
             ledger.sign()
@@ -30,7 +30,7 @@ def run(make, allow, deny, *, effects: int = 5, ends: bool = True):
     if ends:
         ledger.close(0, 0)
     else:
-        ledger.intent("rename", b"/work/half", **allow)
+        ledger.intent("rename", b"/tree/half", **allow)
         ledger.leave()
     return Path(session.path)
 
@@ -102,7 +102,7 @@ def test_every_single_change_is_found(make, allow, deny):
 def test_a_chain_made_anew_does_not_carry_the_signatures(make, allow, deny):
     path = run(make, allow, deny)
     whole = lines(path)
-    changed = [line.replace(b"/work/f1", b"/work/f9") for line in whole]
+    changed = [line.replace(b"/tree/f1", b"/tree/f9") for line in whole]
     rewrite(path, chained_anew(path, changed))
     faults = verify(str(path)).faults
     assert faults
@@ -116,7 +116,7 @@ def test_signed_with_another_key(make, allow, deny):
     mine = Ed25519PrivateKey.generate()
     digest, made = genesis(path.name), []
     for line in lines(path):
-        text = line.rpartition(b',"chain":')[0].replace(b"/work/f1", b"/work/f9")
+        text = line.rpartition(b',"chain":')[0].replace(b"/tree/f1", b"/tree/f9")
         record = json.loads(text + b"}")
         if record["kind"] == "head":
             signature = mine.sign(head_message(path.name, record["of"], digest)).hex()
@@ -177,7 +177,7 @@ def test_heads_while_others_write(make, allow):
 
     def write() -> None:
         while not done.is_set():
-            ledger.outcome(ledger.intent("write", b"/work/f", **allow), 0)
+            ledger.outcome(ledger.intent("write", b"/tree/f", **allow), 0)
 
     writers = [threading.Thread(target=write) for _ in range(4)]
     for writer in writers:
@@ -199,13 +199,13 @@ def test_heads_while_others_write(make, allow):
 def test_a_torn_line_does_not_break_the_chain(make, allow, monkeypatch):
     session = make()
     ledger = session.ledger
-    ledger.outcome(ledger.intent("write", b"/work/a", **allow), 0)
+    ledger.outcome(ledger.intent("write", b"/tree/a", **allow), 0)
     real = os.write
     monkeypatch.setattr(os, "write", lambda fd, data: real(fd, data[:20]))
     with pytest.raises(Exception, match="log cannot be written"):
-        ledger.intent("write", b"/work/b", **allow)
+        ledger.intent("write", b"/tree/b", **allow)
     monkeypatch.setattr(os, "write", real)
-    ledger.outcome(ledger.intent("write", b"/work/c", **allow), 0)
+    ledger.outcome(ledger.intent("write", b"/tree/c", **allow), 0)
     ledger.close(0, 0)
     assert verify(session.path).faults == []
 

@@ -30,11 +30,11 @@ def descriptors():
 
 def test_intent_is_on_disk_before_the_effect_and_outcome_after(make, allow):
     session = make()
-    seq = session.ledger.intent("write", b"/work/a", **allow)
+    seq = session.ledger.intent("write", b"/tree/a", **allow)
     (intent,) = lines(session)
     assert intent["seq"] == seq == 1
     assert {k: intent[k] for k in ("kind", "pid", "exe", "effect", "path", "dev", "ino")} == {
-        "kind": "intent", "pid": 7, "exe": "/bin/sh", "effect": "write", "path": "/work/a",
+        "kind": "intent", "pid": 7, "exe": "/bin/sh", "effect": "write", "path": "/tree/a",
         "dev": 1, "ino": 2,
     }  # fmt: skip
     assert (intent["verdict"], intent["rule"], intent["reason"], intent["votes"]) == (
