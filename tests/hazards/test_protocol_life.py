@@ -177,6 +177,8 @@ print("all done")
 def test_p60_no_descriptor_is_left_open(runner: support.Runner, rounds: int) -> None:
     """Some 30 kinds of calls, allowed, denied and failing: afterwards the engine has as many descriptors and threads as
     before, and no failure was recorded. Python's own checks are on (-X dev, warnings are errors)."""
+    if os.geteuid() != 0:
+        pytest.skip("what the supervisor has open is closed to all but root: it is not dumpable")
     words = ("-I", "-X", "dev", "-W", "error", "-m", "pincer_trace")
     command = [runner.identity.python, "-I", script("p60_calls"), str(secret(runner)), str(outside(runner))]
     with Live(runner, command, words=words) as live:

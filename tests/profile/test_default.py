@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from pincer_trace import effects
-from pincer_trace.profile import ALLOW, CONFIRM, DENY, Facts, Overlay, Places, gitconfig, load
+from pincer_trace.profile import ALLOW, CONFIRM, DENY, Facts, Overlay, Places, gitconfig, load, places
 
 TIMES = frozenset({"utime"})
 ATTRIBUTES = frozenset({"chmod", "chown", "utime"})
@@ -108,7 +108,11 @@ class House:
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory):
-    return House(tmp_path_factory.mktemp("house"))
+    """Whoever runs the tests has this home, also by the account data: a user without an account would have `/`."""
+    made = House(tmp_path_factory.mktemp("house"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(places, "_account_home", lambda: os.fsencode(made.home))
+        yield made
 
 
 @pytest.fixture(scope="module", params=["main", "linked", "plain"])
