@@ -32,6 +32,7 @@ from pincer_trace.gateway.resolve import STEPS, Forbidden, Resolver
 from pincer_trace.gateway.tasks import Impostor, Tasks, Unreadable
 from pincer_trace.kernel import fastpath, libc, procfs, table
 from pincer_trace.kernel.notify import Gone, Listener
+from pincer_trace.kernel.placement import Placement
 from pincer_trace.ledger import LedgerFull, summary
 from pincer_trace.twin.authority import Authority, Denied
 from pincer_trace.twin.reads import Reads
@@ -309,7 +310,12 @@ class Engine:
 
     def _flush(self) -> None:
         ledger, told = self._session.ledger, False
+        placement = Placement(os.getpid())
+        placement.settle()
         while not self._ended.wait(_FLUSH):
+            if self._ended.wait(placement.loosen()):
+                break
+            placement.settle()
             try:
                 self._reads.flush()
                 ledger.sign()

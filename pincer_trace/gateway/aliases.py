@@ -14,7 +14,7 @@ import errno
 import os
 import stat
 
-from pincer_trace.effects import CHANGES, READ
+from pincer_trace.effects import CHANGES, EXEC, READ
 from pincer_trace.kernel import procfs
 from pincer_trace.paths import is_inside
 from pincer_trace.profile import ALLOW, Facts
@@ -51,18 +51,18 @@ class Aliases:
         self._profile = profile
         self.moved = self._links()
         self._reals = tuple(real for real, _ in self.moved)
-        self._known: dict[bool, dict[tuple[int, int], bytes] | None] = {}
+        self._known: dict[str, dict[tuple[int, int], bytes] | None] = {}
         self._looked = 0
 
     def protected_name(self, found: os.stat_result, effect: str) -> bytes | None:
         """The protected name of an object that has several names, if any. Raises TooMany when that is unknown."""
         if not stat.S_ISREG(found.st_mode):
             return None
-        reads = effect == READ
-        if reads not in self._known:  # the secrets are few; all that is closed to changes may take a second, once
-            self._known[reads] = None  # until the scan has come to its end
-            self._known[reads] = self._scan(frozenset({READ}) if reads else CHANGES)
-        known = self._known[reads]
+        kind = effect if effect in (READ, EXEC) else ""
+        if kind not in self._known:  # the secrets are few; all that is closed to changes may take a second, once
+            self._known[kind] = None  # until the scan has come to its end
+            self._known[kind] = self._scan(frozenset({kind}) if kind else CHANGES)
+        known = self._known[kind]
         if known is None or self._looked >= _LIMIT:
             raise TooMany
         return known.get((found.st_dev, found.st_ino))

@@ -56,9 +56,9 @@ def status(tid: int) -> Status:
 
 
 class Stat:
-    """What /proc/TID/stat tells: parent, process group, session, terminal (`tty`, a device number), start."""
+    """/proc/TID/stat: parent, process group, session, terminal (`tty`, a device number), start and processor."""
 
-    __slots__ = ("group", "parent", "session", "start", "state", "tty")
+    __slots__ = ("group", "parent", "processor", "session", "start", "state", "tty")
 
     def __init__(self, text: bytes) -> None:
         fields = text[text.rindex(b")") + 2 :].split()  # the name may hold spaces and parentheses
@@ -68,6 +68,7 @@ class Stat:
         self.session = int(fields[3])
         self.tty = int(fields[4]) & 0xFFFFFFFF
         self.start = int(fields[19])
+        self.processor = int(fields[36])
 
 
 def stat(tid: int) -> Stat:

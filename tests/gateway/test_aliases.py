@@ -193,3 +193,17 @@ paths = ["/proc/**"]
 verdict = "deny"
 reason = "the kernel"
 """
+
+
+def test_starting_a_program_with_two_names_looks_at_what_may_not_be_started_alone(make_bench, work, monkeypatch):
+    """git is such a program; what is closed to changes may be a whole home (seconds)."""
+    shutil.copy("/bin/true", "program")
+    os.link("program", "second")
+    bench = make_bench()
+    looked = []
+    listed = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: (looked.append(path), listed(path))[1])
+    assert bench.call("execve", b"second", 0, 0).resume
+    assert not [path for path in looked if path.endswith(b"/asked")]  # closed to changes alone
+    assert bench.call("chmod", b"second", 0o700).succeeded
+    assert [path for path in looked if path.endswith(b"/asked")]
