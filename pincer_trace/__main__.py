@@ -44,6 +44,10 @@ def complain(message: str) -> None:
 
 def _main(argv: list[str]) -> int:
     _leave_working_directory()
+    if argv == ["hook", "claude"]:  # without click: an agent waits for it after each of its steps
+        from pincer_trace.hook import main as hook
+
+        return hook(argv[1:])
     from pincer_trace.options import parse_run
 
     options = parse_run(argv)

@@ -12,10 +12,12 @@ import click
 from pincer_trace import __version__, effects, paths
 from pincer_trace import options as table
 from pincer_trace.errors import UserError
+from pincer_trace.review.commands import COMMANDS as REVIEWS
+from pincer_trace.ui.commands import COMMANDS as ANSWERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pincer_trace.profile import Places, Rule
+    from pincer_trace.profile import Places
 
 NAME = "pincer-trace"
 SEE = f"see {NAME} --help"
@@ -240,9 +242,14 @@ def log(
         for decision in found:
             for line in show.decision_lines(decision, printer.width):
                 printer.line(line)
-    for record in damage:
-        from pincer_trace.__main__ import complain
+    complain_of(path, damage)
 
+
+def complain_of(path: str, damage: list[dict[str, Any]]) -> None:
+    """Tell of torn lines."""
+    from pincer_trace.__main__ import complain
+
+    for record in damage:
         complain(f"{paths.display(path)}: line {record['line']} of the ledger is torn ({record['bytes']} bytes)")
 
 
@@ -328,12 +335,8 @@ def doctor() -> int:
     return 0 if ready else 1
 
 
-_profile_option = click.option(
-    "-p", "--profile", default="default", show_default=True, metavar="NAME|FILE", help="The profile to ask."
-)
-
-
-def _places(command: str | None = None) -> Places:
+def places_for(command: str | None = None) -> Places:
+    """The places of a run of `command` that began here."""
     import shutil
 
     from pincer_trace.profile import Places
@@ -355,85 +358,12 @@ def _working_directory() -> str:
 
 
 @main.command()
-@click.argument("effect")
-@click.argument("target")
-@_profile_option
-@click.option("--command", metavar="PROGRAM", help="As in a run of PROGRAM: some rules are for one program only.")
-@click.option("--allow-write", multiple=True, metavar="PATH", help="As in a run with this option. Repeatable.")
-@click.option("--protect", multiple=True, metavar="PATH", help="As in a run with this option. Repeatable.")
-def why(
-    effect: str,
-    target: str,
-    profile: str,
-    command: str | None,
-    allow_write: tuple[str, ...],
-    protect: tuple[str, ...],
-) -> int:
-    """Tell what would be decided about EFFECT on TARGET, and why.
+@click.argument("agent", type=click.Choice(["claude"]))
+def hook(agent: str) -> int:
+    """For an agent's own hooks: tell it what was refused."""
+    from pincer_trace.hook import main as run_hook
 
-    TARGET is a path, or //HOST:PORT for connect and send. The exit status is 0 if it is allowed, else 1.
-    """
-    from pincer_trace.profile import Overlay, load
-    from pincer_trace.profile.show import explain
-    from pincer_trace.twin.foresight import PathFacts
-
-    if effect not in effects.EFFECTS:
-        _refuse_effect(effect)
-    places = _places(command)
-    path = resolve_target(effect, target)
-    loaded = load(profile, places, overlay=Overlay(allow_write=allow_write, protect=protect))
-    said = explain(loaded, effect, path, PathFacts(loaded, effect, path))
-    source = said.rule.source if said.rule is not None else f"none of profile {loaded.name}"
-    rows = [("rule", source), ("reason", said.reason)]
-    rows += [("unless", text) for text in dict.fromkeys(map(_condition, said.passed_over))]
-    if said.verdict == "confirm":
-        rows.append(("remedy", "--confirm auto, which allows (and records) all that asks for a confirmation"))
-    if said.remedy.startswith("[["):
-        rows.append(("remedy", f"in a profile of your own that has extends = {loaded.name!r}:"))
-    rows += [("remedy", line) for line in said.remedy.splitlines()]
-    printer = Printer()
-    style = {"allow": "green", "confirm": "yellow"}.get(said.verdict, "red")
-    printer.line([(f"{said.verdict:8}", style), (f"{effect} {paths.display(path, 5000)}", "bold")])
-    last = ""
-    for name, text in rows:
-        # a line to copy stays as it is where that is safe: `display` would double its backslashes
-        shown = text if text.isascii() and text.isprintable() else paths.display(text, 5000)
-        printer.line([(f"{'' if name == last else name:8}", "dim"), (shown, "")])
-        last = name
-    return 0 if said.verdict == "allow" else 1
-
-
-# These are about the entry of a directory; the others follow a symbolic link to what it means.
-_ON_THE_ENTRY = frozenset({"rename", "link", "symlink", "unlink", "rmdir", "mkdir", "mknod", "bind"})
-_CONDITIONS = {
-    "own": "the run created it, or a directory above it",
-    "own-anchor": "the run created the directory that the rule is about",
-    "own-above": "the run created a directory above the one that the rule is about",
-    "git-config": "no key is changed that makes git start a program, look elsewhere or trust another",
-    "git-inert": "its content makes git run nothing",
-    "git-active": "its content makes git run a program, or is not known",
-}
-
-
-def resolve_target(effect: str, target: str) -> bytes:
-    """The path as the gateway gives it to a profile: absolute, real, of what the effect is about."""
-    raw = os.fsencode(target)
-    if not raw:
-        raise UserError("TARGET is empty: name a path, or //HOST:PORT")
-    if effect in (effects.CONNECT, effects.SEND):
-        return raw if raw.startswith(b"/") else b"//" + raw
-    head, tail = os.path.split(raw.rstrip(b"/"))
-    if effect not in _ON_THE_ENTRY or tail in (b"", b".", b".."):
-        return os.path.realpath(raw)
-    return os.path.join(os.path.realpath(head or b"."), tail)
-
-
-def _condition(rule: Rule) -> str:
-    said = [_CONDITIONS.get(rule.when, rule.when)] if rule.when else []
-    if rule.exe:
-        said.append(f"the program is {paths.display(rule.exe)}")
-    verdict = "" if rule.verdict == "allow" else f", then {rule.verdict}"
-    return f"{' and '.join(said)}{verdict} ({rule.source}: {rule.reason})"
+    return run_hook([agent])
 
 
 @main.group("profile", invoke_without_command=True)
@@ -450,7 +380,7 @@ def profile_list() -> None:
     from pincer_trace.profile.show import available
 
     printer = Printer()
-    for name, description, _ in available(_places()):
+    for name, description, _ in available(places_for()):
         printer.line([(f"{paths.display(name):14}  ", "bold"), (paths.display(description), "")])
 
 
@@ -465,7 +395,7 @@ def profile_show(name: str, command: str | None) -> None:
     from pincer_trace.profile import load
     from pincer_trace.profile.show import describe
 
-    print(describe(load(name, _places(command))), end="")
+    print(describe(load(name, places_for(command))), end="")
 
 
 @profiles.command("check")
@@ -475,7 +405,7 @@ def profile_check(name: str) -> None:
     from pincer_trace.profile import load
     from pincer_trace.profile.show import count_rules, doubts
 
-    places = _places()
+    places = places_for()
     loaded = load(name, places)
     files = ", ".join(paths.display(file) for file in loaded.paths)
     number = count_rules(name, places)
@@ -484,12 +414,17 @@ def profile_check(name: str) -> None:
         print(f"but {doubt}")
 
 
+for _command in (*REVIEWS, *ANSWERS):
+    main.add_command(_command)
+
+
 def _check_effect(name: str) -> None:
     if name not in effects.EFFECTS and name not in effects.GROUPS:
-        _refuse_effect(name, *effects.GROUPS)
+        refuse_effect(name, *effects.GROUPS)
 
 
-def _refuse_effect(name: str, *groups: str) -> NoReturn:
+def refuse_effect(name: str, *groups: str) -> NoReturn:
+    """Say which effects there are."""
     known = ", ".join([*sorted(effects.EFFECTS), *groups])
     raise click.UsageError(f"no effect {paths.display(name)}: one of {known}", click.get_current_context())
 

@@ -17,9 +17,11 @@ import threading
 import time
 
 from pincer_trace import worker
+from pincer_trace.executor.acceptance import Acceptance
 from pincer_trace.executor.attributes import Attributes
 from pincer_trace.executor.blocking import BlockingOpens
 from pincer_trace.executor.context import ANSWERED, Context
+from pincer_trace.executor.held import Held
 from pincer_trace.executor.hot import cold_reader, hot_reader
 from pincer_trace.executor.identity import Identity
 from pincer_trace.executor.names import Names
@@ -28,20 +30,30 @@ from pincer_trace.executor.process import Process
 from pincer_trace.executor.sockets import OwnPlace, Sockets
 from pincer_trace.gateway.aliases import Aliases
 from pincer_trace.gateway.provenance import Provenance
+from pincer_trace.gateway.request import origin
 from pincer_trace.gateway.resolve import STEPS, Forbidden, Resolver
 from pincer_trace.gateway.tasks import Impostor, Tasks, Unreadable
 from pincer_trace.kernel import fastpath, libc, procfs, table
 from pincer_trace.kernel.notify import Gone, Listener
 from pincer_trace.kernel.placement import Placement
 from pincer_trace.ledger import LedgerFull, summary
+from pincer_trace.paths import DENIALS_FILE
+from pincer_trace.twin import codes
+from pincer_trace.twin.artifact import Keys
 from pincer_trace.twin.authority import Authority, Denied
+from pincer_trace.twin.confirmation import Asked, Automatic, Confirmation, Person
 from pincer_trace.twin.reads import Reads
+from pincer_trace.twin.recovery import Denials
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pincer_trace.channel import Channel
     from pincer_trace.executor.opens import Handler
-    from pincer_trace.ledger import Session
+    from pincer_trace.ledger import Ledger, Session
     from pincer_trace.profile import Profile
+    from pincer_trace.twin.intent import Intent
+    from pincer_trace.twin.link import Link
+    from pincer_trace.twin.questions import Questions
 
 _FLUSH = 0.5  # seconds between flushes of the read counts: a count is on disk after two of them
 _GRACE = 2.0  # seconds between SIGTERM and SIGKILL for processes that outlive the command
@@ -53,16 +65,19 @@ _WALL = 0x40000000  # __WALL: also children made by clone without SIGCHLD. wait(
 
 
 class Engine:
-    """One run. `control` is the socket to the front."""
+    """One run. `control` is the socket to the front, `evaluator` that to the right evaluator's own process."""
 
     def __init__(self, plan: worker.Plan, profile: Profile, session: Session, control: socket.socket, *, keep: bool,
-                 confirm_all: bool) -> None:  # fmt: skip
+                 confirm: str, intent: Intent | None = None,
+                 evaluator: socket.socket | None = None) -> None:  # fmt: skip
         self._plan = plan
         self._profile = profile
         self._session = session
         self._control = control
         self._keep = keep
-        self._confirm_all = confirm_all
+        self._confirm = confirm
+        self._intent = intent
+        self._evaluator = evaluator
         self._status: int | None = None  # as waitid gives it: the exit status, or minus the signal
         self._failure = ""
         self._leftover = 0
@@ -114,21 +129,45 @@ class Engine:
         listener, ledger = self._listener, self._session.ledger
         tasks = Tasks(listener, limit=max(64, min(2048, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 8)))
         resolver = Resolver(tasks, os.getpid())
-        provenance = Provenance()
         self._identity = Identity()
-        authority = Authority(self._profile, ledger, provenance, Aliases(self._profile), confirm_all=self._confirm_all)
+        root = os.urandom(32)
+        keys = Keys(root)
+        provenance, aliases, self._link = self._known(resolver, root)
+        authority = Authority(
+            self._profile,
+            ledger,
+            provenance,
+            aliases,
+            keys,
+            resolver.path_of,
+            self._confirmation(ledger),
+        )
+        if self._link is not None:
+            authority.judge_apart(self._link, resolver.names)
+        self._held = Held(listener, authority)
+        self._held.questions = self._questions
+        self._denials = Denials(os.path.join(self._session.path, DENIALS_FILE), self._profile, self._session.selector)
+        authority.denials = self._denials
+        authority.intent = self._intent
+        if self._intent is not None:
+            self._intent.wake = self._held.wake
+            self._intent.start()
         self._reads = Reads(authority, ledger)
         self._blocking = BlockingOpens(listener, resolver, ledger, self._identity)
         self._blocking.prepare()
         self._tasks = tasks
         self._resolver = resolver
         self._authority = authority
+        self._provenance = provenance
         self._place = OwnPlace()
+        self._open_channel()
         context = Context(
             listener=listener,
             tasks=tasks,
             resolver=resolver,
             authority=authority,
+            acceptance=Acceptance(keys, self._profile.digest),
+            origin=origin(self._session.id, self._profile.digest),
             provenance=provenance,
             reads=self._reads,
             blocking=self._blocking,
@@ -154,28 +193,75 @@ class Engine:
         self._identity.limit()
         sys.setswitchinterval(0.0001)  # the flusher must not keep a paused call waiting
 
+    def _known(self, resolver: Resolver, root: bytes) -> tuple[Provenance, Aliases, Link | None]:
+        """What is known of objects; and where the right evaluator has its own process, that hears of it too."""
+        if self._evaluator is None:
+            return Provenance(), Aliases(self._profile), None
+        from pincer_trace.twin.remote import ToldAliases, ToldProvenance, connect
+
+        link = connect(self._evaluator, root)
+        return ToldProvenance(link, resolver.names), ToldAliases(self._profile, link), link
+
+    def _confirmation(self, ledger: Ledger) -> Confirmation:
+        """What `--confirm` says."""
+        self._questions: Questions | None = None
+        if self._confirm == "auto":
+            return Automatic()
+        if self._confirm != "ask":
+            return Confirmation()
+        from pincer_trace.twin.grants import Grants
+        from pincer_trace.twin.questions import Questions
+
+        grants = Grants()
+        hold = self._profile.settings.hold
+        self._questions = Questions(grants, record=ledger.answer, wake=self._wake, hold=hold)
+        return Person(self._profile.digest, grants, self._questions)
+
+    def _wake(self) -> None:
+        self._held.wake()
+
+    def _open_channel(self) -> None:
+        """Where questions are answered."""
+        self._channel: Channel | None = None
+        if self._questions is None:
+            return
+        from pincer_trace.channel import Channel, answering
+        from pincer_trace.kernel.peers import is_within
+
+        ours = os.getpid()
+        self._channel = Channel(answering(self._questions), lambda pid: is_within(pid, ours))
+        self._session.note(feed=self._channel.facts())
+        self._session.save()
+        self._channel.start()
+
     # -- the loop --------------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
         """Until the last worker task has ended. Every notification is answered, whatever happens (invariant 4)."""
-        fast, receive, staged = self._fast, self._listener.receive, self._staged
+        fast, receive, staged, held = self._fast, self._listener.receive, self._staged, self._held
         respond = self._listener.respond
-        get = self._tasks.get
+        get, begin = self._tasks.get, self._authority.begin
         handlers = self._handlers
         identity, verified, resolver = self._identity, self._tasks.verified, self._resolver
         hot_read, openat = self._hot_read, libc.NUMBER["openat"]
         while True:
-            if staged.pending:  # a read, too, must find what was closed before it
+            notification = None
+            if held.busy:
+                notification = self._attend()
+            elif staged.pending:  # a read, too, must find what was closed before it
                 staged.wait()
-            notification = receive() if fast is None else fast.receive(not identity.changed and not staged.pending)
             if notification is None:
-                break
+                quick = not (identity.changed or staged.pending or held.busy)
+                notification = receive() if fast is None else fast.receive(quick)
+                if notification is None:
+                    break
             number, tid, _, call, _, _, *arguments = notification
             try:
                 if identity.changed:
                     identity.assume(None)
                 task = get(tid, number)
                 resolver.steps = STEPS
+                begin(number)
                 if verified:
                     self._tell_started()
                 if identity.changed:
@@ -193,6 +279,8 @@ class Engine:
                 respond(number, error=error.errno or errno.EACCES)
             except (Denied, LedgerFull):
                 respond(number, error=errno.EACCES)
+            except Asked as asked:
+                held.hold(notification, asked)
             except Forbidden as forbidden:
                 self._record(tid, call, forbidden.path, forbidden.reason)
                 respond(number, error=errno.EACCES)
@@ -210,6 +298,14 @@ class Engine:
                 self._fail(tid, call, failure)
                 respond(number, error=errno.EACCES)
 
+    def _attend(self) -> tuple[int, ...] | None:
+        """While calls are held: one of them that is to be judged again, or None when a new call is there."""
+        while True:
+            self._staged.settle()
+            ready, notification = self._held.wait(quick=bool(self._staged.pending))
+            if ready or not self._held.busy:
+                return notification
+
     def _tell_started(self) -> None:
         """Write the outcomes of the programs whose first call has come."""
         for sequence, right in self._tasks.verified:
@@ -221,8 +317,9 @@ class Engine:
         try:
             self._session.ledger.denied(
                 _EFFECT.get(self._names[call], "write"), path, pid=tid, exe=b"", dev=0, ino=0, verdict="deny",
-                rule="built-in", reason=f"{self._names[call]}: {reason}",
+                rule="built-in", reason=f"{self._names[call]}: {reason}", code=codes.BUILT_IN,
             )  # fmt: skip
+            self._denials.tell(_EFFECT.get(self._names[call], "write"), path, codes.BUILT_IN, "built-in", reason)
         except LedgerFull:
             pass  # the call is refused all the same
 
@@ -319,6 +416,7 @@ class Engine:
             try:
                 self._reads.flush()
                 ledger.sign()
+                self._denials.flush()
                 if not told:
                     self._session.save()
                     told = True
@@ -348,6 +446,10 @@ class Engine:
         if self._leftover:
             what = "left running" if self._keep else "ended"
             text += f"; {self._leftover} process{'es' if self._leftover > 1 else ''} outlived the command and {what}"
+        if self._link is not None and self._link.gone:
+            text += f"; {self._link.gone}, and whatever needed its vote was refused"
+        if self._intent is not None:
+            text += f"; {self._intent.summary()}"
         return f"{text}; log: pincer-trace log {self._session.selector}"
 
     def _finish(self) -> None:
@@ -362,12 +464,20 @@ class Engine:
         except LedgerFull:
             pass
         self._blocking.close()
+        if self._channel is not None:
+            self._channel.close()
+        if self._intent is not None:
+            self._intent.close()
+        self._held.close()
+        self._denials.close()
         summary = self._summary()
         status = self._status if self._status is not None else 125
         self._session.ledger.close(status if status >= 0 else 128 - status, self._leftover)
         if not self._abandoned:
             word = f"failed {status} {self._failure}" if self._failure else f"exit {status} {summary}"
             self._send(word)
+        if self._link is not None:
+            self._link.close()
 
     def _send(self, message: str, *descriptors: int) -> None:
         data = message.encode("utf-8", "replace") + b"\n"

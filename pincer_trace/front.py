@@ -16,7 +16,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pincer_trace.ledger import Session
     from pincer_trace.options import RunOptions
-    from pincer_trace.profile import Places
+    from pincer_trace.profile import Places, Profile
+    from pincer_trace.twin.intent import Intent
+    from pincer_trace.twin.process import Companion
     from pincer_trace.worker import Plan
 
 _SI_KERNEL = 0x80
@@ -29,9 +31,10 @@ _WATCHED = (*_FORWARDED, signal.SIGTTIN, signal.SIGTTOU, signal.SIGPIPE)
 
 def run(options: RunOptions) -> int:
     """Supervise one command; the exit status. Raises UserError before anything was started."""
-    from pincer_trace import paths, worker
+    from pincer_trace import agents, paths, worker
     from pincer_trace.ledger import Session
-    from pincer_trace.profile import Overlay, Places, load
+    from pincer_trace.ledger.session import remove
+    from pincer_trace.profile import Overlay, Places, is_file, load
 
     command = worker.find_command(options.command[0], os.environ.get("PATH"))
     try:
@@ -39,29 +42,54 @@ def run(options: RunOptions) -> int:
     except OSError as error:
         raise UserError(f"the working directory cannot be used: {error.strerror}; nothing was started") from error
     directory = _reserve(options.session_dir)
+    companion = None
     try:
         cache = _cache_directory()
         places = Places.of(here, os.environ, command, [directory])
         _check_imports(places)
         overlay = Overlay(allow_write=options.allow_write, protect=options.protect)
         profile = load(options.profile or "default", places, overlay=overlay, cache_directory=cache)
-        plan = _plan(options, command, cache)
+        wiring = agents.wire(command, options.command, directory)
+        plan = _plan(options, command, cache, wiring.arguments, os.path.join(directory, paths.DENIALS_FILE))
+        companion = _companion(options, profile)  # before there is anything that it must not hold
+        intent = _intent(options)
+        if wiring.used:
+            agents.write_settings(directory)
     except BaseException:
-        os.rmdir(directory)
+        if companion is not None:
+            companion.end()
+        remove(directory)
         raise
     floor = plan.floor
+    judged_by = {  # what `review` loads the profile from again
+        "profile": profile.paths[0] if is_file(options.profile or "") else options.profile or "default",
+        "allow_write": options.allow_write,
+        "protect": options.protect,
+        "compiled": cache,
+        "places": places.told(),
+    }
     session = Session.create(
         directory,
         command=plan.arguments,
         profile_name=profile.name,
         profile_digest=profile.digest,
         workspace=places.workspace,
-        details={"landlock_abi": floor.abi, "missing": floor.missing, "confirm": options.confirm},
+        details={
+            "landlock_abi": floor.abi,
+            "missing": floor.missing,
+            "confirm": options.confirm,
+            "judged_by": judged_by,
+            **({"twin": options.twin} if companion is not None else {}),
+            **({"task": options.task, "model": intent.model} if intent is not None else {}),
+        },
+        durable=options.durable,
     )
     if not options.quiet:
         if profile.logins:
             names = ", ".join(paths.display(pattern) for pattern in profile.logins)
             _say(f"{os.path.basename(command)} itself may read its own login: {names}")
+        if wiring.said:
+            _say(wiring.said)
         for missing in floor.missing:
             _say(f"this kernel lacks {missing}")
         if options.confirm == "auto":
@@ -73,14 +101,20 @@ def run(options: RunOptions) -> int:
     engine = os.fork()
     if engine == 0:
         ours.close()
-        _be_engine(options, plan, profile, session, engines)
+        _be_engine(options, plan, profile, session, engines, intent, companion)
     engines.close()
+    if companion is not None:
+        companion.leave()
     session.ledger.leave()
     for descriptor in options.pass_fd:
         if descriptor > 2:
             os.close(descriptor)
     with ours:
-        return _Front(engine, ours, session, quiet=options.quiet).wait()
+        try:
+            return _Front(engine, ours, session, quiet=options.quiet).wait()
+        finally:
+            if companion is not None and options.leftover != "keep":
+                companion.end()
 
 
 def _reserve(session_dir: str | None) -> str:
@@ -110,7 +144,7 @@ def _cache_directory() -> str | None:
         return None
 
 
-def _plan(options: RunOptions, command: str, cache: str | None) -> Plan:
+def _plan(options: RunOptions, command: str, cache: str | None, arguments: list[str], denials: str) -> Plan:
     """What is to be started, and under what. Raises UserError for what `--require` or `--pass-fd` cannot have."""
     from pincer_trace import worker
     from pincer_trace.kernel import filter as program
@@ -128,12 +162,37 @@ def _plan(options: RunOptions, command: str, cache: str | None) -> Plan:
             raise UserError(f"--pass-fd {descriptor}: no such descriptor is open; nothing was started") from None
     return worker.Plan(
         os.fsencode(command),
-        [os.fsencode(argument) for argument in options.command],
-        os.environb,
+        [os.fsencode(argument) for argument in arguments],
+        {**os.environb, b"PINCER_DENIALS": os.fsencode(denials)},
         program=program.load_filter(cache),
         floor=floor,
         keep=options.pass_fd,
     )
+
+
+def _intent(options: RunOptions) -> Intent | None:
+    """The model that `--task` asks, once it has answered a first question. Raises UserError."""
+    if options.task is None:
+        if options.model is not None:
+            raise UserError("--model names the model that --task asks, and there is no --task; nothing was started")
+        return None
+    from pincer_trace.twin.intent import Intent
+
+    intent = Intent(options.task, model=options.model, wake=lambda: None)
+    intent.probe()
+    return intent
+
+
+def _companion(options: RunOptions, profile: Profile) -> Companion | None:
+    """The right evaluator's process, where it is to have one. Raises UserError."""
+    if options.twin != "process":
+        return None
+    from pincer_trace.twin.process import start
+
+    try:
+        return start(profile, outlives=options.leftover == "keep")
+    except OSError as error:
+        raise UserError(f"--twin process: no process can be started: {error.strerror}; nothing was started") from None
 
 
 def _check_imports(places: Places) -> None:
@@ -151,7 +210,15 @@ def _check_imports(places: Places) -> None:
     )
 
 
-def _be_engine(options: RunOptions, plan: object, profile: object, session: object, control: socket.socket) -> None:
+def _be_engine(
+    options: RunOptions,
+    plan: object,
+    profile: object,
+    session: object,
+    control: socket.socket,
+    intent: Intent | None,
+    companion: Companion | None,
+) -> None:
     """The rest of the engine's life, in the forked child: never returns."""
     status = 1
     try:
@@ -163,7 +230,9 @@ def _be_engine(options: RunOptions, plan: object, profile: object, session: obje
             session,  # type: ignore[arg-type]
             control,
             keep=options.leftover == "keep",
-            confirm_all=options.confirm == "auto",
+            confirm=options.confirm,
+            intent=intent,
+            evaluator=companion.take() if companion is not None else None,
         ).run()
         status = 0
     except UserError as error:  # nothing has run, so there is nothing to keep

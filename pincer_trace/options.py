@@ -65,9 +65,26 @@ TABLE = (
         text="Let the command keep descriptor N; others are closed. Repeatable.",
     ),
     Option(
-        "confirm", ("--confirm",), CHOICE, choices=("deny", "auto"), default="deny",
-        text="What becomes of effects that the profile wants confirmed: deny refuses them, auto allows and "
-        "records them.",
+        "confirm", ("--confirm",), CHOICE, choices=("deny", "ask", "auto"), default="deny",
+        text="What becomes of effects that the profile wants confirmed: deny refuses them, ask holds them until "
+        "`pincer-trace approve` or `deny` answers, auto allows and records them.",
+    ),
+    Option(
+        "task", ("--task",), TEXT, metavar="TEXT",
+        text="What the command is to do. A Claude model is asked whether each effect serves it, and can only "
+        "tighten; needs ANTHROPIC_API_KEY.",
+    ),
+    Option(
+        "model", ("--model",), TEXT, metavar="NAME",
+        text="The model that --task asks.",
+    ),
+    Option(
+        "twin", ("--twin",), CHOICE, choices=("inline", "process"), default="inline",
+        text="Where the evaluator of objects runs: in the supervisor, or in a confined process of its own.",
+    ),
+    Option(
+        "durable", ("--durable",), FLAG,
+        text="Have each record on the disk before its effect, against power loss: about 2 ms an effect.",
     ),
     Option(
         "session_dir", ("--session-dir",), TEXT, metavar="DIR",
@@ -94,8 +111,8 @@ class RunOptions:
     """What one run was asked to do. Texts are as `sys.argv` has them (`os.fsencode` gives the bytes)."""
 
     __slots__ = (
-        "allow_write", "command", "confirm", "leftover", "pass_fd", "profile", "protect", "quiet", "require",
-        "session_dir",
+        "allow_write", "command", "confirm", "durable", "leftover", "model", "pass_fd", "profile", "protect", "quiet",
+        "require", "session_dir", "task", "twin",
     )  # fmt: skip
 
     def __init__(self, command: list[str]) -> None:
@@ -108,6 +125,10 @@ class RunOptions:
         self.session_dir: str | None = None
         self.require: list[str] = []
         self.leftover = "kill"
+        self.task: str | None = None
+        self.model: str | None = None
+        self.twin = "inline"
+        self.durable = False
         self.quiet = False
 
 

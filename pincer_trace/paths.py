@@ -6,6 +6,10 @@ import os
 
 from pincer_trace.errors import UserError
 
+DENIALS_FILE = "denials.txt"  # of a session's directory: what was refused, for the worker to read
+CLAUDE_FILE = "claude.json"  # settings with which Claude Code reads it by itself
+TOLD_FILES = (DENIALS_FILE, CLAUDE_FILE)
+
 
 def state_directory() -> str:
     """Where sessions and compiled profiles are: `$XDG_STATE_HOME/pincer-trace`. Raises UserError without a home."""

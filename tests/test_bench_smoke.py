@@ -171,6 +171,17 @@ def test_bench_measures_and_prints_ratios(tmp_path: Path) -> None:
         assert "Permission denied" in supervisors["pincer"]["error"]
 
 
+def test_bench_measures_the_ledger(tmp_path: Path) -> None:
+    file = tmp_path / "out.json"
+    done = bench("--only", "ledger", "--operations", "4000", "--json", str(file))
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(file.read_text())["benchmarks"]["ledger"]
+    assert found["records"] == 4000 and found["faults"] == []
+    assert 0 < found["us_a_record"] < found["us_an_effect_durable"]
+    assert found["verify_seconds"] > 0
+    assert "ledger: 4,000 records" in done.stdout and "the same with --durable" in done.stdout
+
+
 def test_bench_says_what_does_not_run() -> None:
     done = bench("--only", "startup", "--rounds", "1", "--operations", "200", "--command", "false")
     assert done.returncode == 0

@@ -15,7 +15,7 @@ from pincer_trace.effects import RENAME
 from pincer_trace.gateway.provenance import Ancestry, Within
 from pincer_trace.gateway.resolve import look
 from pincer_trace.paths import is_inside
-from pincer_trace.twin.authority import Target
+from pincer_trace.twin.target import Target
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from pincer_trace.executor.context import Context
     from pincer_trace.gateway.tasks import Task
+    from pincer_trace.twin.authority import Judgement
 
 _ENTRIES = 100_000  # judged for one call
 _SECONDS = 1.0  # the same in time: everybody else waits
@@ -79,6 +80,7 @@ class Arrival:
         self._deadline = time.monotonic() + _SECONDS
         self._shown: list[bytes] = []  # directories that a link leads to, judged already
         self._vacates: list[bytes] = []
+        self.judged: list[Judgement] = []
 
     def settle(self) -> None:
         """From now on, where the links lead is the user's place."""
@@ -96,7 +98,7 @@ class Arrival:
 
     def link(self, effect: str, there: Target, text: bytes) -> None:
         """A symbolic link with this text comes to `there`, by whatever call. Raises Denied."""
-        self._c.authority.demand_link(self._task, effect, there)
+        self.judged += self._c.authority.demand_link(self._task, effect, there)
         if self._is_place(there.path) or is_place(self._c, there):
             self._in_place(there.path, there.path.rpartition(b"/")[0], text, None)
 
@@ -230,17 +232,27 @@ class Arrival:
         if time.monotonic() > self._deadline:
             self._forbid(move.leaving or move.arriving, f"{_TOO_LARGE} in {_SECONDS:.0f} s")
         arriving = move.arriving + relative
+        lies = (move.place if move.leaving is None else move.leaving) + relative
         if move.leaving is not None:
             leaving = move.leaving + relative
             if not c.authority.passes(RENAME, leaving):
                 above = Within(listed.ours, listed.depth, move.origin)
-                c.authority.demand(self._task, RENAME, Target(leaving, parent=directory, name=name, above=above))
+                target = Target(leaving, parent=directory, name=name, above=above, lies=lies)
+                self.judged.append(c.authority.demand(self._task, RENAME, target))
         if kind == _LINK or not c.authority.passes(RENAME, arriving):
             above = Within(() if move.replaces else listed.ours, listed.depth, move.goal)
-            target = Target(arriving, parent=directory, name=name, above=above, arrives=True, replaces=move.replaces)
-            c.authority.demand(self._task, RENAME, target)
+            target = Target(
+                arriving,
+                parent=directory,
+                name=name,
+                above=above,
+                arrives=True,
+                replaces=move.replaces,
+                lies=lies,
+            )
+            self.judged.append(c.authority.demand(self._task, RENAME, target))
             if kind == _LINK:
-                c.authority.demand_link(self._task, RENAME, target)
+                self.judged += c.authority.demand_link(self._task, RENAME, target)
                 if move.replaces or self._is_place(arriving):
                     self._in_place(arriving, move.place + listed.below, os.readlink(name, dir_fd=directory), move)
 

@@ -13,9 +13,12 @@ import stat
 import struct
 
 from pincer_trace.effects import CHMOD, CHOWN, TRUNCATE, UTIME, WRITE, XATTR
+from pincer_trace.executor.commit import commit
+from pincer_trace.executor.outcome import Outcome
 from pincer_trace.gateway.resolve import Forbidden, live_name
 from pincer_trace.kernel import libc, table
-from pincer_trace.twin.authority import Target
+from pincer_trace.paths import display
+from pincer_trace.twin.target import Target
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
     from pincer_trace.executor.context import Context
     from pincer_trace.executor.opens import Handler
+    from pincer_trace.gateway.request import Argument
     from pincer_trace.gateway.tasks import Task
 
     Effect = str | Callable[[os.stat_result], str]  # or what it is on that object
@@ -50,13 +54,18 @@ class Attributes:
             "fchmodat": lambda _i, task, a: self._chmod(task, a[0], a[1], a[2], 0),
             "fchmodat2": lambda _i, task, a: self._chmod(task, a[0], a[1], a[2], a[3]),
             "fchmod": lambda _i, task, a: self._on_descriptor(
-                task, a[0], _of_mode(a[1]), lambda d: os.fchmod(d, a[1] & 0o7777)
+                task, a[0], _of_mode(a[1]), lambda d: os.fchmod(d, a[1] & 0o7777), a[1] & 0o7777
             ),
             "chown": lambda _i, task, a: self._chown(task, _CWD, a[0], a[1], a[2], 0),
             "lchown": lambda _i, task, a: self._chown(task, _CWD, a[0], a[1], a[2], _NOFOLLOW),
             "fchownat": lambda _i, task, a: self._chown(task, a[0], a[1], a[2], a[3], a[4]),
             "fchown": lambda _i, task, a: self._on_descriptor(
-                task, a[0], _of_owner(a[1], a[2]), lambda d: os.fchown(d, _identity(a[1]), _identity(a[2]))
+                task,
+                a[0],
+                _of_owner(a[1], a[2]),
+                lambda d: os.fchown(d, _identity(a[1]), _identity(a[2])),
+                _identity(a[1]),
+                _identity(a[2]),
             ),
             "utime": lambda _i, task, a: self._utime(task, a[0], a[1]),
             "utimes": lambda _i, task, a: self._utimes(task, _CWD, a[0], a[1]),
@@ -84,8 +93,9 @@ class Attributes:
         flags: int,
         effect: Effect,
         act: Callable[[int, os.stat_result], None],
+        *arguments: Argument,
     ) -> int:
-        """Pin the object at a path, judge, and `act` on the O_PATH pin."""
+        """Pin the object at a path, judge, and `act` on the O_PATH pin, with `arguments` beside it."""
         c = self._c
         if flags & ~(_NOFOLLOW | _EMPTY):
             raise OSError(errno.EINVAL, "flags")
@@ -96,16 +106,19 @@ class Attributes:
         else:
             pin = c.resolver.pin(task, dirfd, path, follow=not flags & _NOFOLLOW)
         try:
-            self._judged(task, pin, effect, lambda found: act(pin, found), (task, dirfd, path) if path else None)
+            asked = (task, dirfd, path) if path else None
+            self._judged(task, pin, effect, lambda found: act(pin, found), arguments, asked)
             return 0
         finally:
             os.close(pin)
 
-    def _on_descriptor(self, task: Task, number: int, effect: Effect, act: Callable[[int], None]) -> int:
+    def _on_descriptor(
+        self, task: Task, number: int, effect: Effect, act: Callable[[int], None], *arguments: Argument
+    ) -> int:
         """`act` on a copy of the worker's own descriptor."""
         descriptor = self._own(task, number)
         try:
-            self._judged(task, descriptor, effect, lambda _found: act(descriptor))
+            self._judged(task, descriptor, effect, lambda _found: act(descriptor), arguments)
             return 0
         finally:
             os.close(descriptor)
@@ -127,6 +140,7 @@ class Attributes:
         descriptor: int,
         effect: Effect,
         act: Callable[[os.stat_result], None],
+        arguments: tuple[Argument, ...],
         origin: tuple[Task, int, bytes] | None = None,
     ) -> None:
         c = self._c
@@ -140,7 +154,8 @@ class Attributes:
         if found.st_nlink == 0 and c.staged.holds(found):
             act(found)
             return
-        target = Target(live_name(path, found), descriptor=descriptor, found=found)
+        manner = _manner(effect, arguments)
+        target = Target(live_name(path, found), descriptor=descriptor, found=found, manner=manner)
         if c.resolver.in_procfs(found.st_dev):
             try:
                 c.resolver.check_procfs(path, writes=True)
@@ -150,16 +165,8 @@ class Attributes:
                 act(found)
                 return
         decision = c.authority.demand(task, effect, target)
-        sequence = c.authority.intend(task, effect, target, decision)
-        error = errno.EIO
-        try:
+        with Outcome(c, commit(c, task, effect, target, decision, arguments=arguments)):
             act(found)
-            error = 0
-        except OSError as failure:
-            error = failure.errno or errno.EIO
-            raise
-        finally:
-            c.authority.done(sequence, error)
 
     def _handle(self, pin: int) -> bytes:
         """A path to the pinned object itself, for calls that take paths only."""
@@ -178,7 +185,7 @@ class Attributes:
                 raise OSError(errno.EINVAL, "truncate")
             os.truncate(self._handle(pin), length)
 
-        return self._on_object(task, _CWD, address, 0, TRUNCATE, act)
+        return self._on_object(task, _CWD, address, 0, TRUNCATE, act, length)
 
     def _chmod(self, task: Task, dirfd: int, address: int, mode: int, flags: int) -> int:
         def act(pin: int, found: os.stat_result) -> None:
@@ -186,13 +193,14 @@ class Attributes:
                 raise OSError(errno.EOPNOTSUPP, "mode of a link")
             libc.fchmodat(_CWD, self._handle(pin), mode & 0o7777)
 
-        return self._on_object(task, dirfd, address, flags & 0xFFFFFFFF, _of_mode(mode), act)
+        return self._on_object(task, dirfd, address, flags & 0xFFFFFFFF, _of_mode(mode), act, mode & 0o7777)
 
     def _chown(self, task: Task, dirfd: int, address: int, uid: int, gid: int, flags: int) -> int:
         def act(pin: int, _found: os.stat_result) -> None:
             libc.fchownat(pin, b"", _identity(uid), _identity(gid), _EMPTY)
 
-        return self._on_object(task, dirfd, address, flags & 0xFFFFFFFF, _of_owner(uid, gid), act)
+        owner = (_identity(uid), _identity(gid))
+        return self._on_object(task, dirfd, address, flags & 0xFFFFFFFF, _of_owner(uid, gid), act, *owner)
 
     def _utime(self, task: Task, address: int, times: int) -> int:
         spec = None
@@ -217,14 +225,14 @@ class Attributes:
         if address == 0 and _int(dirfd) != _CWD:
             if flags & 0xFFFFFFFF:
                 raise OSError(errno.EINVAL, "flags")
-            return self._on_descriptor(task, dirfd, UTIME, lambda d: libc.utimensat(d, None, spec, 0))
+            return self._on_descriptor(task, dirfd, UTIME, lambda d: libc.utimensat(d, None, spec, 0), spec or b"")
         return self._set_times(task, dirfd, address, spec, flags & 0xFFFFFFFF)
 
     def _set_times(self, task: Task, dirfd: int, address: int, spec: bytes | None, flags: int) -> int:
         def act(pin: int, _found: os.stat_result) -> None:
             libc.utimensat(pin, b"", spec, _EMPTY)
 
-        return self._on_object(task, dirfd, address, flags, UTIME, act)
+        return self._on_object(task, dirfd, address, flags, UTIME, act, spec or b"")
 
     # -- extended attributes ---------------------------------------------------------------------------------
 
@@ -250,7 +258,7 @@ class Attributes:
             _no_link(found)
             os.setxattr(self._handle(pin), name, value, flags)
 
-        return self._on_object(task, _CWD, a[0], 0 if follow else _NOFOLLOW, XATTR, act)
+        return self._on_object(task, _CWD, a[0], 0 if follow else _NOFOLLOW, XATTR, act, name, value, flags)
 
     def _fsetxattr(self, _identity: int, task: Task, a: tuple[int, ...]) -> int:
         flags = a[4] & 0xFFFFFFFF
@@ -258,7 +266,7 @@ class Attributes:
             raise OSError(errno.EINVAL, "flags")
         name = self._attribute_name(task, a[1])
         value = self._attribute_value(task, a[2], a[3])
-        return self._on_descriptor(task, a[0], XATTR, lambda d: os.setxattr(d, name, value, flags))
+        return self._on_descriptor(task, a[0], XATTR, lambda d: os.setxattr(d, name, value, flags), name, value, flags)
 
     def _removexattr(self, task: Task, a: tuple[int, ...], *, follow: bool) -> int:
         name = self._attribute_name(task, a[1])
@@ -267,11 +275,11 @@ class Attributes:
             _no_link(found)
             os.removexattr(self._handle(pin), name)
 
-        return self._on_object(task, _CWD, a[0], 0 if follow else _NOFOLLOW, XATTR, act)
+        return self._on_object(task, _CWD, a[0], 0 if follow else _NOFOLLOW, XATTR, act, name)
 
     def _fremovexattr(self, _identity: int, task: Task, a: tuple[int, ...]) -> int:
         name = self._attribute_name(task, a[1])
-        return self._on_descriptor(task, a[0], XATTR, lambda d: os.removexattr(d, name))
+        return self._on_descriptor(task, a[0], XATTR, lambda d: os.removexattr(d, name), name)
 
     # -- inode flags and terminals ---------------------------------------------------------------------------
 
@@ -288,7 +296,7 @@ class Attributes:
         def act(descriptor: int) -> None:
             fcntl.ioctl(descriptor, command, argument)
 
-        return self._on_descriptor(task, a[0], WRITE, act)
+        return self._on_descriptor(task, a[0], WRITE, act, command, argument)
 
     def _terminal_peer(self, identity: int, task: Task, a: tuple[int, ...]) -> object:
         """TIOCGPTPEER opens the other end in the *worker's* domain, where the floor refuses it (P91)."""
@@ -318,6 +326,18 @@ def _of_owner(uid: int, gid: int) -> Effect:
         return UTIME if same and not found.st_mode & (stat.S_ISUID | stat.S_ISGID) else CHOWN
 
     return effect
+
+
+def _manner(effect: str, arguments: tuple[Argument, ...]) -> str:
+    """What a person must know to say yes to exactly this."""
+    first = arguments[0] if arguments else b""
+    if effect == CHMOD and isinstance(first, int):
+        return f"mode {first:04o}"
+    if effect == CHOWN:
+        return f"owner {first}, group {arguments[1]}"  # type: ignore[str-bytes-safe]
+    if effect == XATTR and isinstance(first, bytes):
+        return f"attribute {display(first, 80)}"
+    return ""
 
 
 def _no_link(found: os.stat_result) -> None:

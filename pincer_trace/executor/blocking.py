@@ -176,7 +176,7 @@ class BlockingOpens:
             for one in held:
                 if not one.broken:
                     try:
-                        one.broken = self._verdict(one)
+                        one.broken = interruption(self._listener, one.identity, one.tid)
                     except BaseException:  # noqa: BLE001 - the watch must go on, or nobody could be killed any more
                         one.broken = errno.EINTR
                 if one.broken and not one.finished and one.thread is not None and one.thread.ident:
@@ -185,21 +185,6 @@ class BlockingOpens:
                     except (ProcessLookupError, OSError):
                         pass
             threading.Event().wait(_INTERVAL)
-
-    def _verdict(self, held: _Held) -> int:
-        """0 to go on, or the errno to answer."""
-        if not self._listener.valid(held.identity):
-            return errno.EINTR
-        try:
-            status = procfs.status(held.tid)
-        except (OSError, KeyError, ValueError):
-            return errno.EINTR
-        awaited = ~status.blocked & ~status.ignored
-        if status.pending_thread & awaited:
-            return ERESTARTSYS
-        if status.pending_process & awaited:
-            return ERESTARTSYS if status.threads == 1 else errno.EINTR
-        return 0
 
     def waiting(self) -> int:
         """How many opens wait."""
@@ -220,3 +205,19 @@ class BlockingOpens:
                 except (ProcessLookupError, OSError):
                     break
                 one.thread.join(0.01)
+
+
+def interruption(listener: Listener, identity: int, tid: int) -> int:
+    """0 while a held caller may wait on; else the errno to answer: it is gone, or a signal waits for it (P74)."""
+    if not listener.valid(identity):
+        return errno.EINTR
+    try:
+        status = procfs.status(tid)
+    except (OSError, KeyError, ValueError):
+        return errno.EINTR
+    awaited = ~status.blocked & ~status.ignored
+    if status.pending_thread & awaited:
+        return ERESTARTSYS
+    if status.pending_process & awaited:
+        return ERESTARTSYS if status.threads == 1 else errno.EINTR
+    return 0

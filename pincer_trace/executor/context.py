@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from pincer_trace.effects import READ
+from pincer_trace.executor.commit import commit
 from pincer_trace.executor.staged import Staged
 from pincer_trace.executor.terminals import Terminals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pincer_trace.executor.acceptance import Acceptance
     from pincer_trace.executor.blocking import BlockingOpens
     from pincer_trace.executor.identity import Identity
     from pincer_trace.gateway.provenance import Provenance
     from pincer_trace.gateway.resolve import Resolver
-    from pincer_trace.gateway.tasks import Tasks
+    from pincer_trace.gateway.tasks import Task, Tasks
     from pincer_trace.kernel.notify import Listener
-    from pincer_trace.twin.authority import Authority
+    from pincer_trace.twin.authority import Authority, Judgement
     from pincer_trace.twin.reads import Reads
+    from pincer_trace.twin.target import Target
 
 # A handler returns the call's value (an int of zero or more), a Continue, or this: it has answered, or another thread
 # will. It raises OSError for the errno that the kernel gave.
@@ -25,8 +29,8 @@ class Context:
     """The stages. Handlers run on the receiving thread, one at a time: that is the mutation lock (P37)."""
 
     __slots__ = (
-        "authority", "blocking", "identity", "listener", "provenance", "reads", "resolver", "staged", "tasks",
-        "terminals",
+        "acceptance", "authority", "blocking", "identity", "listener", "origin", "provenance", "reads", "resolver",
+        "staged", "tasks", "terminals",
     )  # fmt: skip
 
     def __init__(
@@ -36,6 +40,8 @@ class Context:
         tasks: Tasks,
         resolver: Resolver,
         authority: Authority,
+        acceptance: Acceptance,
+        origin: bytes,
         provenance: Provenance,
         reads: Reads,
         blocking: BlockingOpens,
@@ -45,9 +51,16 @@ class Context:
         self.tasks = tasks
         self.resolver = resolver
         self.authority = authority
+        self.acceptance = acceptance
+        self.origin = origin  # of every request
         self.provenance = provenance
         self.reads = reads
         self.blocking = blocking
         self.identity = identity
         self.terminals = Terminals()
+        reads.perform = self._perform_read
         self.staged = Staged(self)
+
+    def _perform_read(self, task: Task, target: Target, judgement: Judgement) -> None:
+        """A read that a person confirmed: it uses the grant, and is recorded by itself."""
+        self.authority.done(commit(self, task, READ, target, judgement))

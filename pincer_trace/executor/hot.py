@@ -12,7 +12,7 @@ from pincer_trace.executor.opens import EFFECTFUL, KNOWN, PLAIN
 from pincer_trace.gateway.resolve import live_name
 from pincer_trace.kernel import libc
 from pincer_trace.kernel.libc import how
-from pincer_trace.twin.authority import Target
+from pincer_trace.twin.target import Target
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _PIN = os.O_PATH | os.O_CLOEXEC
 
 def _admission(c: Context) -> Callable[[Task, int, os.stat_result, bytes], Entry | None]:
     """Judges a pinned object that nobody has judged, by its own name: its entry, or None for the long way."""
-    names, numbers, readlink, judge = c.resolver.names, c.resolver.numbers, os.readlink, c.reads.admit
+    names, numbers, readlink, judge = c.resolver.names, c.resolver.numbers, os.readlink, c.reads.admit_plain
 
     def admit(task: Task, pin: int, found: os.stat_result, path: bytes) -> Entry | None:
         kind = found.st_mode & 0o170000

@@ -7,6 +7,7 @@ the caller's ids on its own thread for each call from the first change on (hazar
 from __future__ import annotations
 
 import os
+import struct
 
 from pincer_trace.kernel import libc, procfs
 
@@ -40,6 +41,10 @@ class Credentials:
     def key(self) -> tuple[object, ...]:
         return (self.uid, self.gid, self.groups, self.capabilities)
 
+    def data(self) -> bytes:
+        """As requests have them: who acts decides who owns what is made."""
+        return struct.pack(f">QQQ{len(self.groups)}Q", self.uid, self.gid, self.capabilities, *self.groups)
+
 
 class Identity:
     """The ids and umask of the thread that uses it; each performing thread has one of its own."""
@@ -49,6 +54,7 @@ class Identity:
         self.changed = False  # whether any worker changed its ids: until then all are as we started them
         self._namespace = os.stat("/proc/self/ns/user").st_ino
         self._mask = -1
+        self.in_force = b""  # the `data` of the ids by which we act; empty where these are always our own
         if self.privileged:
             permitted = libc.get_capabilities()[1]
             self._permitted = permitted
@@ -59,6 +65,7 @@ class Identity:
                 permitted & (WORKER_CAPABILITIES | _ENGINE_EXTRA),
             )
             self._current = self._own.key()
+            self.in_force = self._own.data()
 
     def limit(self) -> None:
         """Give up, for this thread, every capability that a worker would not have: on behalf is not above (P68)."""
@@ -112,6 +119,14 @@ class Identity:
         libc.set_filesystem_ids(target.uid, target.gid, target.groups)
         libc.set_capabilities(target.capabilities & self._permitted, self._permitted, 0)
         self._current = target.key()
+        self.in_force = target.data()
+
+    def owns_one_of(self, *found: os.stat_result) -> bool:
+        """Whether we act as the owner of one of these, or with the right of every owner."""
+        if not self.privileged:
+            return os.geteuid() in {each.st_uid for each in found}
+        uid, _, capabilities = struct.unpack_from(">3Q", self.in_force)
+        return uid in {each.st_uid for each in found} or bool(capabilities >> FOWNER & 1)
 
     def without_trace(self, act: Callable[[], int]) -> int:
         """`act` without our right to look into other processes, which no worker has: for what procfs opens (P68)."""
@@ -136,9 +151,10 @@ class Identity:
         finally:
             libc.set_capabilities(effective, self._permitted, 0)
 
-    def take_mask(self, tasks: Tasks, task: Task) -> None:
-        """Create as the caller creates: its umask, so that the kernel also honours a default ACL (P18)."""
+    def take_mask(self, tasks: Tasks, task: Task) -> int:
+        """Create as the caller creates: its umask, so that the kernel also honours a default ACL (P18). The mask."""
         mask = tasks.mask(task)
         if mask != self._mask:
             os.umask(mask)
             self._mask = mask
+        return mask

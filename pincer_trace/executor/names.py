@@ -13,23 +13,28 @@ import stat
 
 from pincer_trace.effects import CREATE, LINK, MKDIR, MKNOD, READ, RENAME, RMDIR, SYMLINK, UNLINK, WRITE
 from pincer_trace.executor.arrivals import Arrival, is_place
+from pincer_trace.executor.commit import commit
 from pincer_trace.executor.outcome import Outcome
+from pincer_trace.executor.refusals import Entry, refuse_removal, refuse_rename
 from pincer_trace.gateway.gitconfig import ConfigWitness
+from pincer_trace.gateway.request import Claim
 from pincer_trace.gateway.resolve import join, live_name, look
 from pincer_trace.kernel import libc
-from pincer_trace.twin.authority import Target
+from pincer_trace.profile import ALLOW
+from pincer_trace.twin.target import Target
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pincer_trace.executor.context import Context
     from pincer_trace.executor.opens import Handler
     from pincer_trace.gateway.tasks import Task
-    from pincer_trace.profile import Decision
+    from pincer_trace.twin.authority import Judgement
 
 _CWD = libc.AT_FDCWD
 _REMOVEDIR = 0x200
 _NOREPLACE, _EXCHANGE, _WHITEOUT = 1, 2, 4  # renameat2(2)
 _DOTS = (b".", b"..")
+_ATTEMPTS = 3
 
 
 class Names:
@@ -41,9 +46,9 @@ class Names:
     def handlers(self) -> dict[str, Handler]:
         """By system call."""
         return {
-            "rename": lambda _i, task, a: self._rename(task, _CWD, a[0], _CWD, a[1], 0),
-            "renameat": lambda _i, task, a: self._rename(task, a[0], a[1], a[2], a[3], 0),
-            "renameat2": lambda _i, task, a: self._rename(task, a[0], a[1], a[2], a[3], a[4] & 0xFFFFFFFF),
+            "rename": lambda _i, task, a: self._move(task, _CWD, a[0], _CWD, a[1]),
+            "renameat": lambda _i, task, a: self._move(task, a[0], a[1], a[2], a[3]),
+            "renameat2": lambda _i, task, a: self._move(task, a[0], a[1], a[2], a[3], a[4] & 0xFFFFFFFF),
             "unlink": lambda _i, task, a: self._unlink(task, _CWD, a[0], 0),
             "rmdir": lambda _i, task, a: self._unlink(task, _CWD, a[0], _REMOVEDIR),
             "unlinkat": lambda _i, task, a: self._unlink(task, a[0], a[1], a[2] & 0xFFFFFFFF),
@@ -86,11 +91,11 @@ class Names:
                 os.mkdir(name, mode & 0o7777, dir_fd=parent)
             target = self._target(parent, name, None)
             decision = c.authority.demand(task, MKDIR, target)
-            c.identity.take_mask(c.tasks, task)
-            sequence = c.authority.intend(task, MKDIR, target, decision)
-            with Outcome(c, sequence):
+            mask = c.identity.take_mask(c.tasks, task)
+            sequence = commit(c, task, MKDIR, target, decision, mode=mode & 0o7777, arguments=(mask,))
+            with Outcome(c, sequence) as outcome:
                 os.mkdir(name, mode & 0o7777, dir_fd=parent)
-                c.provenance.note(parent, name)
+                outcome.saw(c.provenance.note(parent, name))
             return 0
         finally:
             os.close(parent)
@@ -114,12 +119,12 @@ class Names:
             if kind in (stat.S_IFCHR, stat.S_IFBLK) and device & 0xFFFFFFFF:  # device 0 is overlayfs's whiteout
                 raise OSError(errno.EPERM, name)  # no worker has CAP_MKNOD; we do not lend ours
             decision = c.authority.demand(task, effect, target)
-            c.identity.take_mask(c.tasks, task)
-            sequence = c.authority.intend(task, effect, target, decision)
+            arguments = (c.identity.take_mask(c.tasks, task), device & 0xFFFFFFFF)
+            sequence = commit(c, task, effect, target, decision, mode=mode & 0o177777, arguments=arguments)
             c.reads.files.clear()
-            with Outcome(c, sequence):
+            with Outcome(c, sequence) as outcome:
                 os.mknod(name, mode & 0o177777, 0, dir_fd=parent)
-                c.provenance.note(parent, name)
+                outcome.saw(c.provenance.note(parent, name))
             return 0
         finally:
             os.close(parent)
@@ -138,11 +143,12 @@ class Names:
             decision = c.authority.demand(task, SYMLINK, target)
             arrival = Arrival(c, task)
             arrival.link(SYMLINK, target, text)
-            sequence = c.authority.intend(task, SYMLINK, target, decision, {"to": os.fsdecode(text)})
+            judged = (decision, *arrival.judged)
+            sequence = commit(c, task, SYMLINK, target, judged, arguments=(text,), extra={"to": os.fsdecode(text)})
             c.reads.files.clear()
-            with Outcome(c, sequence):
+            with Outcome(c, sequence) as outcome:
                 os.symlink(text, name, dir_fd=parent)
-                c.provenance.note(parent, name)
+                outcome.saw(c.provenance.note(parent, name))
                 arrival.settle()
             return 0
         finally:
@@ -174,23 +180,26 @@ class Names:
             target = self._target(parent, name, found)
             target.descriptor = source
             target.arrives = True
+            c.authority.about(LINK, target)
             extra: dict[str, object] = {}
             own = c.provenance.holds(source)
+            judged = []
             if found.st_nlink:
                 source_target = Target(live_name(c.resolver.path_of(source), found), descriptor=source, found=found)
                 extra["from"] = os.fsdecode(source_target.path)
                 own = own or c.authority.is_own(source_target)
                 for effect in (READ, WRITE, LINK):  # as if opened with the widest access (P28)
-                    c.authority.demand(task, effect, source_target)
-            decision = c.authority.demand(task, LINK, target)
+                    judged.append(c.authority.demand(task, effect, source_target))
+            judged.insert(0, c.authority.demand(task, LINK, target))
             arrival = Arrival(c, task)
             if stat.S_ISLNK(found.st_mode):
                 place = Target(target.path, parent=parent, name=target.name)
                 arrival.link(LINK, place, os.readlink(b"", dir_fd=source))
-            sequence = c.authority.intend(task, LINK, target, decision, extra)
+            judged += arrival.judged
+            sequence = commit(c, task, LINK, target, judged, flags=flags, extra=extra)
             if not stat.S_ISREG(found.st_mode):
                 c.reads.files.clear()
-            with Outcome(c, sequence):
+            with Outcome(c, sequence) as outcome:
                 if stat.S_ISLNK(found.st_mode) and not source_path:
                     libc.linkat(source, b"", parent, name, libc.AT_EMPTY_PATH)
                 elif stat.S_ISLNK(found.st_mode):
@@ -202,6 +211,7 @@ class Names:
                 else:
                     number = c.resolver.number(source)
                     libc.linkat(c.resolver.names, number, parent, name, libc.AT_SYMLINK_FOLLOW)
+                outcome.saw(look(parent, name), found)
                 if own:
                     c.provenance.keep(parent, name)
                 arrival.settle()
@@ -225,20 +235,20 @@ class Names:
             bare = name.rstrip(b"/")
             found = None if bare in _DOTS else look(parent, bare)
             directory = bool(flags & _REMOVEDIR)
-            removes = found is not None and stat.S_ISDIR(found.st_mode) == directory
-            if not removes or (name.endswith(b"/") and not directory) or self._in_procfs(parent):
+            if self._in_procfs(parent):
                 _remove(parent, name, directory)  # the kernel refuses, each case with its own errno
-                raise OSError(errno.ENOENT, name)  # it appeared in between: it was not there when the worker asked
-            assert found is not None
+            if found is None or stat.S_ISDIR(found.st_mode) != directory or (name.endswith(b"/") and not directory):
+                refuse_removal(c.identity, parent, name, found, flags)
             if directory and found.st_nlink > 2 and _has_entries(parent, bare):
                 raise OSError(errno.ENOTEMPTY, name)
             effect = RMDIR if directory else UNLINK
             target = self._target(parent, name, found)
             gone = is_place(c, target)
             decision = c.authority.demand(task, effect, target)
-            sequence = c.authority.intend(task, effect, target, decision)
-            with Outcome(c, sequence):
+            sequence = commit(c, task, effect, target, decision, flags=flags)
+            with Outcome(c, sequence) as outcome:
                 _remove(parent, name, directory)
+                outcome.saw(look(parent, bare))
                 c.provenance.forget(found)
                 if gone:
                     c.provenance.vacate(target.path)
@@ -247,6 +257,16 @@ class Names:
             os.close(parent)
 
     # -- moving ----------------------------------------------------------------------------------------------
+
+    def _move(self, task: Task, olddirfd: int, old: int, newdirfd: int, new: int, flags: int = 0) -> int:
+        """A rename, once more from the start where something appeared at its goal while it was judged."""
+        for _ in range(_ATTEMPTS):
+            try:
+                return self._rename(task, olddirfd, old, newdirfd, new, flags)
+            except FileExistsError:
+                if flags:
+                    raise
+        raise OSError(errno.EEXIST, "rename")
 
     def _rename(self, task: Task, olddirfd: int, old: int, newdirfd: int, new: int, flags: int) -> int:
         """Both ends are judged, and what they overwrite, and below a directory each protected name (P29)."""
@@ -260,15 +280,10 @@ class Names:
         try:
             new_path = c.tasks.read_path(task, new)
             goal, goal_name = self._second_parent(task, source, olddirfd, old_path, newdirfd, new_path)
-            try:
-                found = None if source_name.rstrip(b"/") in _DOTS else look(source, source_name.rstrip(b"/"))
-                replaced = None if goal_name.rstrip(b"/") in _DOTS else look(goal, goal_name.rstrip(b"/"))
-            except OSError:
-                found = replaced = None  # a name that cannot be: the kernel has an order for its complaints
-            if self._is_refused(source, source_name, found, goal, goal_name, replaced, flags):
-                libc.renameat2(source, source_name, goal, goal_name, flags)  # the kernel refuses with its own errno
-                raise OSError(errno.EXDEV, "rename")
-            assert found is not None
+            entry, onto = Entry(source, source_name, look), Entry(goal, goal_name, look)
+            found, replaced = entry.found, onto.found
+            if found is None or self._is_refused(entry, found, onto, flags):
+                refuse_rename(c.identity, entry, onto, flags)
             if replaced is not None and not flags and os.path.samestat(found, replaced):
                 return 0  # two names of one file: rename(2) does nothing
             if flags & _WHITEOUT:
@@ -277,15 +292,17 @@ class Names:
             destination = self._target(goal, goal_name, replaced)
             arriving = self._target(goal, goal_name, found)
             arriving.comes_from(source, source_name.rstrip(b"/"))
+            c.authority.about(RENAME, arriving)
             ends = [(origin, destination, found)]
             if flags & _EXCHANGE and replaced is not None:
                 ends.append((destination, origin, replaced))
-            decision = c.authority.demand(task, RENAME, destination) if c.authority.is_free(destination) else None
-            if decision is None or not c.authority.is_free(origin):
+            if c.authority.is_free(destination) and c.authority.is_free(origin):
+                judged = [c.authority.demand(task, RENAME, end) for end in (origin, arriving)]
+            else:
                 if stat.S_ISREG(found.st_mode) and not flags & _EXCHANGE:
                     witness = ConfigWitness(source, source_name, found, goal, goal_name)
-                decision = self._judge_ends(task, origin, destination, arriving, flags, witness)
-                self._judge_reading(task, found, origin, destination)
+                judged = self._judge_ends(task, origin, destination, arriving, flags, witness)
+                judged += self._judge_reading(task, found, origin, destination)
             arrival = Arrival(c, task)
             for here, there, what in ends:
                 if stat.S_ISDIR(what.st_mode):
@@ -293,16 +310,22 @@ class Names:
                 elif stat.S_ISLNK(what.st_mode):
                     arrival.link(RENAME, there, _text(here))
             gone = [end.path for end in (origin, destination) if is_place(c, end)]
-            sequence = c.authority.intend(task, RENAME, origin, decision, {"to": os.fsdecode(destination.path)})
-            with Outcome(c, sequence):
+            judged += arrival.judged
+            extra: dict[str, object] = {"to": os.fsdecode(destination.path)}
+            lost = Claim.of(UNLINK, destination).data  # part of the effect, also where nobody need judge it
+            sequence = commit(c, task, RENAME, origin, judged, flags=flags, arguments=(lost,), extra=extra)
+            with Outcome(c, sequence) as outcome:
                 if not all(stat.S_ISREG(what.st_mode) for _, _, what in ends):
                     c.reads.moved()  # before: whatever fails from here on, nothing goes by an old name
                 leaves = not os.path.samestat(os.fstat(source), os.fstat(goal))
                 owned = leaves and c.authority.is_own(origin)
                 if flags:
                     libc.renameat2(source, source_name, goal, goal_name, flags)
+                elif replaced is None:
+                    _move_to_nothing(source, source_name, goal, goal_name)
                 else:
                     os.rename(source_name, goal_name, src_dir_fd=source, dst_dir_fd=goal)
+                outcome.saw(look(goal, goal_name.rstrip(b"/")), found)
                 for path in gone:
                     c.provenance.vacate(path)
                 arrival.settle()
@@ -328,27 +351,19 @@ class Names:
             return os.dup(source), name
         return self._c.resolver.parent(task, newdirfd, new_path)
 
-    def _is_refused(
-        self,
-        source: int,
-        source_name: bytes,
-        found: os.stat_result | None,
-        goal: int,
-        goal_name: bytes,
-        replaced: os.stat_result | None,
-        flags: int,
-    ) -> bool:
-        """Whether the kernel is certain to refuse: then it says with which errno, and nothing needs judging."""
-        if found is None or goal_name.rstrip(b"/") in _DOTS:
+    def _is_refused(self, source: Entry, found: os.stat_result, goal: Entry, flags: int) -> bool:
+        """Whether the kernel is certain to refuse: then nothing needs judging."""
+        if goal.is_dots or goal.too_long:
             return True
-        if os.fstat(source).st_dev != os.fstat(goal).st_dev:
+        above, replaced = os.fstat(goal.parent), goal.found
+        if os.fstat(source.parent).st_dev != above.st_dev or not above.st_nlink:  # a removed directory takes no names
             return True
         if flags & _NOREPLACE and replaced is not None:
             return True
         if flags & _EXCHANGE:
             return replaced is None
         directory = stat.S_ISDIR(found.st_mode)
-        if not directory and (source_name.endswith(b"/") or goal_name.endswith(b"/")):
+        if not directory and (source.name.endswith(b"/") or goal.name.endswith(b"/")):
             return True
         return replaced is not None and stat.S_ISDIR(replaced.st_mode) != directory
 
@@ -360,30 +375,44 @@ class Names:
         arriving: Target,
         flags: int,
         witness: ConfigWitness | None,
-    ) -> Decision:
+    ) -> list[Judgement]:
         """The name that goes, the name that comes, what that overwrites, and the content that appears there."""
         demand = self._c.authority.demand
-        demand(task, RENAME, origin)
-        decision = demand(task, RENAME, arriving, witness)
-        demand(task, WRITE, arriving, witness)
+        leaves = demand(task, RENAME, origin)
+        judged = [demand(task, RENAME, arriving, witness), demand(task, WRITE, arriving, witness), leaves]
         if destination.found is not None:
-            demand(task, RENAME if flags & _EXCHANGE else UNLINK, destination, witness)
+            judged.append(demand(task, RENAME if flags & _EXCHANGE else UNLINK, destination, witness))
         if flags & _EXCHANGE and destination.found is not None:
             back = self._target(origin.parent, origin.name, destination.found)
             back.comes_from(destination.parent, destination.name)
-            demand(task, RENAME, back)
-            demand(task, WRITE, back)
-        return decision
+            judged += (demand(task, RENAME, back), demand(task, WRITE, back))
+        return judged
 
-    def _judge_reading(self, task: Task, found: os.stat_result, origin: Target, destination: Target) -> None:
-        """A secret may not be moved to where it could be read."""
+    def _judge_reading(self, task: Task, found: os.stat_result, origin: Target, destination: Target) -> list[Judgement]:
+        """A secret may not be moved to where it could be read. What was judged for that."""
         if not stat.S_ISREG(found.st_mode):
-            return
-        decision = self._c.authority.judge(task, READ, origin)
-        if not self._c.authority.permits(decision):
-            moved = self._c.authority.judge(task, READ, destination)
-            if self._c.authority.permits(moved):
-                self._c.authority.refuse(task, RENAME, origin, decision)
+            return []
+        authority = self._c.authority
+        reading = authority.judge(task, READ, origin)
+        # By name alone: that the other evaluator refuses, or does not answer, must never make anything possible.
+        if reading.verdict == ALLOW or authority.judge(task, READ, destination).left.verdict != ALLOW:
+            return []
+        if not authority.permits(reading):
+            authority.refuse(task, RENAME, origin, reading)
+        return [reading]
+
+
+def _move_to_nothing(source: int, source_name: bytes, goal: int, goal_name: bytes) -> None:
+    """rename(2) which does not replace what somebody outside has made meanwhile: nobody has judged that.
+
+    Raises OSError, EEXIST then.
+    """
+    try:
+        libc.renameat2(source, source_name, goal, goal_name, _NOREPLACE)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        os.rename(source_name, goal_name, src_dir_fd=source, dst_dir_fd=goal)  # a file system that cannot promise it
 
 
 def _text(link: Target) -> bytes:

@@ -11,6 +11,7 @@ import os
 import stat
 
 from pincer_trace.effects import CREATE, READ, TRUNCATE, WRITE
+from pincer_trace.executor.commit import commit
 from pincer_trace.executor.context import ANSWERED
 from pincer_trace.executor.descriptors import OURS, WALK, covers, give, place
 from pincer_trace.executor.outcome import Outcome
@@ -19,7 +20,7 @@ from pincer_trace.gateway.resolve import join, live_name, stat_or_close
 from pincer_trace.kernel import libc
 from pincer_trace.kernel.libc import how, openat2
 from pincer_trace.kernel.notify import Continue
-from pincer_trace.twin.authority import Target
+from pincer_trace.twin.target import Target
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -240,24 +241,24 @@ class Opens:
         target.needs = asked_of_the_kernel(flags)
         if covers(held, flags):
             return self._reopening.held(identity, task, pin, flags, found, target)
+        c.authority.about(WRITE, target, _manner(flags))
         if origin is not None:
             for effect in (WRITE, READ) if flags & os.O_ACCMODE != os.O_WRONLY else (WRITE,):
                 self._judge_asked(task, effect, target, origin)
         decision = c.authority.judge(task, WRITE, target)
+        judged = [decision]
         if not c.authority.permits(decision):
             if not self._replaces(task, target, flags):
                 c.authority.refuse(task, WRITE, target, decision)
             c.staged.open(identity, task, target, flags, 0o600)
             return ANSWERED
         if flags & os.O_ACCMODE != os.O_WRONLY:
-            decision_to_read = c.authority.judge(task, READ, target)
-            if not c.authority.permits(decision_to_read):
-                c.authority.refuse(task, READ, target, decision_to_read)
+            judged.append(c.authority.demand(task, READ, target))
         effect = WRITE
         if flags & os.O_TRUNC:
             effect = TRUNCATE
-            decision = c.authority.demand(task, TRUNCATE, target)
-        sequence = c.authority.intend(task, effect, target, decision)
+            judged.insert(0, c.authority.demand(task, TRUNCATE, target))
+        sequence = commit(c, task, effect, target, judged, flags=flags)
         return self._reopening.again(identity, task, pin, flags, sequence, found)
 
     def _replaces(self, task: Task, target: Target, flags: int) -> bool:
@@ -379,14 +380,15 @@ class Opens:
                 c.authority.refuse(task, CREATE, target, decision)
             c.staged.open(identity, task, target, flags, mode)
             return ANSWERED
-        c.identity.take_mask(c.tasks, task)
-        sequence = c.authority.intend(task, CREATE, target, decision)
+        mask = c.identity.take_mask(c.tasks, task)
+        sequence = commit(c, task, CREATE, target, decision, flags=flags, mode=mode, arguments=(mask,))
         wanted = flags | os.O_EXCL | OURS  # O_EXCL follows no link
         try:
-            with Outcome(c, sequence):
+            with Outcome(c, sequence) as outcome:
                 opened = os.open(name, wanted, mode, dir_fd=parent)
                 try:
-                    there = self._place_new(identity, opened, flags, parent)
+                    outcome.saw(c.provenance.note_descriptor(opened, parent))
+                    there = place(c, identity, opened, flags)
                 except BaseException:
                     c.provenance.forget(os.fstat(opened))
                     _undo(parent, name, opened)
@@ -400,10 +402,6 @@ class Opens:
         c.listener.respond(identity, there)
         return ANSWERED
 
-    def _place_new(self, identity: int, opened: int, flags: int, parent: int) -> int:
-        self._c.provenance.note_descriptor(opened, parent)
-        return place(self._c, identity, opened, flags)
-
     def _nameless_file(
         self, identity: int, task: Task, dirfd: int, path: bytes, flags: int, mode: int, resolve: int
     ) -> object:
@@ -413,8 +411,8 @@ class Opens:
         try:
             target = Target(join(c.resolver.path_of(pin), b"#nameless"), parent=pin)
             decision = c.authority.demand(task, CREATE, target)
-            c.identity.take_mask(c.tasks, task)
-            sequence = c.authority.intend(task, CREATE, target, decision)
+            mask = c.identity.take_mask(c.tasks, task)
+            sequence = commit(c, task, CREATE, target, decision, flags=flags, mode=mode, arguments=(mask,))
             with Outcome(c, sequence):
                 opened = os.open(b".", flags & ~os.O_NOFOLLOW | OURS, mode, dir_fd=pin)
                 try:
@@ -435,6 +433,14 @@ def _undo(parent: int, name: bytes, opened: int) -> None:
             os.unlink(name, dir_fd=parent)
     except OSError:
         pass
+
+
+def _manner(flags: int) -> str:
+    """What a write comes with."""
+    words = ["emptying it first"] if flags & os.O_TRUNC else []
+    if flags & os.O_ACCMODE != os.O_WRONLY:
+        words.append("reading it too")
+    return " and ".join(words)
 
 
 def _check_flags(flags: int) -> None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import struct
 
 from pincer_trace.effects import EXEC
+from pincer_trace.executor.commit import commit
 from pincer_trace.gateway.resolve import Forbidden
 from pincer_trace.kernel import libc, procfs, table
 from pincer_trace.kernel.notify import Continue
-from pincer_trace.twin.authority import Target
+from pincer_trace.twin.target import Target
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ _REGISTERS_ONLY = Continue(Continue.REGISTERS_ONLY)  # nothing in memory is deci
 _FLOOR_HOLDS = Continue(Continue.FLOOR_HOLDS)
 _VERIFIED_AFTER = Continue(Continue.VERIFIED_AFTER)  # a label: what runs has no more rights than what asked (P42, P43)
 _PRIO_USER, _IOPRIO_WHO_USER, _IOPRIO_WHO_PGRP, _PRIO_PGRP = 2, 3, 2, 1
+_IMAGE = struct.Struct(">QQ")
 _MAX_SCRIPTS = 5  # scripts whose interpreter is a script: the kernel's own bound
 _MACHINE = {"x86_64": b"\x3e\x00", "aarch64": b"\xb7\x00"}[table.machine()]  # e_machine. elf(5)
 _NEW_IDENTITY = {  # call: how many ids it takes
@@ -88,7 +91,8 @@ class Process:
             old = (now.st_dev, now.st_ino)
             images = self._images(task, found, head or b"", old)
             leader = task.tgid  # asked before the record: the task may be dead
-            sequence = c.authority.intend(task, EXEC, target, decision)
+            started = b"".join(_IMAGE.pack(*image) for image in sorted(images or ()))
+            sequence = commit(c, task, EXEC, target, decision, flags=flags, arguments=(started,))
         finally:
             if pin >= 0:
                 os.close(pin)

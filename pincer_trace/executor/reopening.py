@@ -11,13 +11,13 @@ import stat
 
 from pincer_trace.effects import READ, WRITE
 from pincer_trace.executor import namespaces
+from pincer_trace.executor.commit import commit
 from pincer_trace.executor.context import ANSWERED
 from pincer_trace.executor.descriptors import OURS, WALK, covers, give, place
 from pincer_trace.executor.outcome import Outcome
 from pincer_trace.gateway.resolve import Forbidden, live_name
 from pincer_trace.kernel import procfs
-from pincer_trace.profile import ALLOW, Decision
-from pincer_trace.twin.authority import Target
+from pincer_trace.twin.target import Target
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Reopening:
         elif writes:
             target.needs = asked_of_the_kernel(flags)
             decision = c.authority.demand(task, WRITE, target)
-            sequence = c.authority.intend(task, WRITE, target, decision)
+            sequence = commit(c, task, WRITE, target, decision, flags=flags)
         else:
             c.reads.count(c.reads.admit(task, target, found))
             sequence = None
@@ -85,9 +85,9 @@ class Reopening:
 
     def held(self, identity: int, task: Task, pin: int, flags: int, found: os.stat_result, target: Target) -> object:
         """`> /dev/stdout` and the like: the worker has this access already, so opening it again adds none."""
-        decision = Decision(ALLOW, None, "the caller holds a descriptor with this access")
         effect = WRITE if flags & os.O_ACCMODE else READ
-        sequence = self._c.authority.intend(task, effect, target, decision)
+        held = self._c.authority.judge_held(task, effect, target)
+        sequence = commit(self._c, task, effect, target, held, flags=flags)
         if stat.S_ISFIFO(found.st_mode) and not flags & os.O_NONBLOCK and flags & os.O_ACCMODE != os.O_RDWR:
             return self._wait(identity, task, pin, flags & ~WALK, sequence)
         return self.again(identity, task, pin, flags, sequence, found)

@@ -14,6 +14,7 @@ import stat
 import threading
 
 from pincer_trace.effects import BIND, CREATE, UNLINK, WRITE
+from pincer_trace.executor.commit import commit
 from pincer_trace.executor.context import ANSWERED
 from pincer_trace.executor.descriptors import give
 from pincer_trace.executor.identity import Identity
@@ -21,7 +22,7 @@ from pincer_trace.executor.outcome import Outcome
 from pincer_trace.gateway.resolve import join
 from pincer_trace.kernel import libc
 from pincer_trace.kernel.notify import Continue
-from pincer_trace.twin.authority import Target
+from pincer_trace.twin.target import Target
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,6 +117,8 @@ class Sockets:
                 pass
             else:
                 raise OSError(errno.EADDRINUSE, path)
+            if not os.fstat(parent).st_nlink:
+                raise OSError(errno.ENOENT, path)
             target = Target(join(c.resolver.path_of(parent), name), parent=parent, name=name.rstrip(b"/"))
             directory = c.tasks.directory(task)
             if not self._is_verbatim(directory, path, parent):
@@ -125,14 +128,14 @@ class Sockets:
             decision = c.authority.demand(task, BIND, target)
             mask = c.tasks.mask(task)
             wanted = c.identity.credentials(task)
-            sequence = c.authority.intend(task, BIND, target, decision)
-            error = self._place.run(lambda there: _bind_there(there, own, address, directory, mask, wanted))
-            if not error:
-                error = self._confirm(parent, name)
-            c.authority.done(sequence, error)
-            if error:
-                raise OSError(error, path)
-            c.provenance.note(parent, name)
+            arguments = (address, mask, os.fstat(own).st_ino)
+            with Outcome(c, commit(c, task, BIND, target, decision, arguments=arguments)):
+                error = self._place.run(lambda there: _bind_there(there, own, address, directory, mask, wanted))
+                if not error:
+                    error = self._confirm(parent, name)
+                if error:
+                    raise OSError(error, path)
+                c.provenance.note(parent, name)
             return 0
         finally:
             os.close(own)
@@ -180,7 +183,7 @@ class Sockets:
                     raise OSError(errno.EEXIST, name)
                 target = Target(_QUEUES + name, descriptor=opened, found=os.fstat(opened), named=True)
                 decision = c.authority.demand(task, WRITE, target)
-                c.authority.done(c.authority.intend(task, WRITE, target, decision))
+                c.authority.done(commit(c, task, WRITE, target, decision, flags=flags))
             except BaseException:
                 os.close(opened)
                 raise
@@ -191,8 +194,8 @@ class Sockets:
         c = self._c
         target = Target(_QUEUES + name)
         decision = c.authority.demand(task, CREATE, target)
-        c.identity.take_mask(c.tasks, task)
-        sequence = c.authority.intend(task, CREATE, target, decision)
+        arguments = (c.identity.take_mask(c.tasks, task), attributes or b"")
+        sequence = commit(c, task, CREATE, target, decision, flags=flags, mode=mode, arguments=arguments)
         with Outcome(c, sequence):
             opened = libc.call("mq_open", name, flags | os.O_EXCL, mode, attributes)
             c.provenance.note_object(opened)
@@ -204,9 +207,9 @@ class Sockets:
         opened = _any_way(name)
         try:
             found = os.fstat(opened) if opened >= 0 else None
-            target = Target(_QUEUES + name, descriptor=opened, found=found)
+            target = Target(_QUEUES + name, descriptor=opened, found=found, named=True)
             decision = c.authority.demand(task, UNLINK, target)
-            sequence = c.authority.intend(task, UNLINK, target, decision)
+            sequence = commit(c, task, UNLINK, target, decision)
             with Outcome(c, sequence):
                 libc.call("mq_unlink", name)
                 if found is not None:

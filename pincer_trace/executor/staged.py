@@ -15,6 +15,7 @@ import stat
 import time
 
 from pincer_trace.effects import CREATE, TRUNCATE, WRITE
+from pincer_trace.executor.commit import commit
 from pincer_trace.executor.descriptors import OURS, WALK, give, place
 from pincer_trace.executor.outcome import Outcome
 from pincer_trace.gateway.gitconfig import Hope, Written, leased_content, plain_content, take_lease
@@ -22,10 +23,13 @@ from pincer_trace.gateway.resolve import join, look
 from pincer_trace.gateway.tasks import Task
 from pincer_trace.kernel import libc
 from pincer_trace.ledger import LedgerFull
-from pincer_trace.twin.authority import Denied, Target
+from pincer_trace.twin.authority import Denied
+from pincer_trace.twin.target import Target
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pincer_trace.executor.context import Context
     from pincer_trace.executor.identity import Credentials
 
@@ -110,7 +114,7 @@ class Staged:
             return
         if len(self.pending) >= _PENDING:
             c.authority.forbid(task, effect, target, "too many files wait for being judged by their content")
-        c.identity.take_mask(c.tasks, task)
+        mask = c.identity.take_mask(c.tasks, task)
         opened = _nameless(parent, _plain(flags), mode)
         if opened < 0:
             memory = os.memfd_create("staged", os.MFD_CLOEXEC)
@@ -118,7 +122,7 @@ class Staged:
                 opened = os.open(c.resolver.number(memory), _plain(flags), dir_fd=c.resolver.names)
             finally:
                 os.close(memory)
-            os.fchmod(opened, mode & ~c.tasks.mask(task))
+            os.fchmod(opened, mode & ~mask)
         reader = above = -1
         try:
             if target.found is not None:
@@ -126,7 +130,7 @@ class Staged:
             c.provenance.note_nameless(opened)
             reader = os.open(c.resolver.number(opened), os.O_RDONLY | OURS, dir_fd=c.resolver.names)
             above = os.dup(parent)
-            caller = Task(task.tid, -1, task.executable, task.executable_id, 0.0)
+            caller = Task(task.tid, -1, task.executable, task.executable_id, 0.0, subject=task.subject)
             file = _File(caller, c.identity.credentials(task), reader, above, name, target.found)
             number = place(c, identity, opened, flags)
         except BaseException:
@@ -184,6 +188,7 @@ class Staged:
                 if not last:
                     continue
             self.pending.remove(file)
+            self._c.authority.begin()
             try:
                 self._judge(file)
             except (Denied, LedgerFull):
@@ -195,6 +200,7 @@ class Staged:
 
     def _judge(self, file: _File) -> None:
         c = self._c
+        attributes = _Attributes(file.descriptor)  # before the look at its content, which may change a time
         try:
             content = leased_content(file.descriptor)
         except OSError:
@@ -205,20 +211,25 @@ class Staged:
         target = Target(join(c.resolver.path_of(parent), name), parent=parent, name=name, found=found)
         if replaces:
             witness = Written(plain_content(parent, name), content)
-            c.authority.demand(file.caller, WRITE, target, witness)
+            judged = [c.authority.demand(file.caller, WRITE, target, witness)]
             effect = TRUNCATE
         else:
             witness = Written(b"", content)
+            judged = []
             effect = CREATE
         if content is None:
             c.authority.forbid(file.caller, effect, target, "it was not closed, or is too large")
-        decision = c.authority.demand(file.caller, effect, target, witness)
-        sequence = c.authority.intend(file.caller, effect, target, decision)
-        with contextlib.suppress(OSError), Outcome(c, sequence):  # which tells it: nobody waits for an answer
-            self._name(file, content, replaces=replaces)
-            c.provenance.note(parent, name)
+        judged.insert(0, c.authority.demand(file.caller, effect, target, witness))
+        arguments = (content, *attributes.data())
+        sequence = commit(c, file.caller, effect, target, judged, mode=attributes.mode, arguments=arguments)
+        with (
+            contextlib.suppress(OSError),
+            Outcome(c, sequence) as outcome,
+        ):  # which tells it: nobody waits for an answer
+            self._name(file, content, attributes, replaces=replaces)
+            outcome.saw(c.provenance.note(parent, name))
 
-    def _name(self, file: _File, content: bytes, *, replaces: bool) -> None:
+    def _name(self, file: _File, content: bytes, attributes: _Attributes, *, replaces: bool) -> None:
         """Raises OSError: EEXIST when another file has taken the name meanwhile."""
         names = self._c.resolver.names
         self._count += 1
@@ -231,7 +242,7 @@ class Staged:
             written = 0
             while written < len(content):
                 written += os.write(made, content[written:])
-            _copy_attributes(file.descriptor, made)
+            attributes.give(made)
             number = self._c.resolver.number(made)
             if not named:
                 goal = between if replaces else file.name
@@ -277,16 +288,43 @@ def _own(opened: int, like: os.stat_result) -> None:
             pass  # as for any program that writes a file anew
 
 
-def _copy_attributes(source: int, copy: int) -> None:
+class _Attributes:
     """Owner, mode, times, ACL and the user's attributes, as the worker has set them. Raises OSError."""
-    found = os.fstat(source)
-    _own(copy, found)
+
+    __slots__ = ("_found", "_named", "mode")
+
+    def __init__(self, source: int) -> None:
+        self._found = os.fstat(source)
+        self.mode = stat.S_IMODE(self._found.st_mode)
+        self._named: list[tuple[str, bytes]] = []
+        with _without_attributes():
+            for name in os.listxattr(source):
+                if name.startswith(("user.", "system.posix_acl")):
+                    self._named.append((name, os.getxattr(source, name)))
+
+    def data(self) -> list[bytes]:
+        """As a request has them, beside the mode."""
+        found = self._found
+        owner, times = (found.st_uid, found.st_gid), (found.st_atime_ns, found.st_mtime_ns)
+        named = [part for name, value in self._named for part in (os.fsencode(name), value)]
+        return [b"%d %d" % owner, b"%d %d" % times, *named]
+
+    def give(self, copy: int) -> None:
+        """Set them on another file. Raises OSError."""
+        found = self._found
+        _own(copy, found)
+        with _without_attributes():
+            for name, value in self._named:
+                os.setxattr(copy, name, value)
+        os.fchmod(copy, self.mode)
+        os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+
+@contextlib.contextmanager
+def _without_attributes() -> Iterator[None]:
+    """A file system may have none."""
     try:
-        for name in os.listxattr(source):
-            if name.startswith(("user.", "system.posix_acl")):
-                os.setxattr(copy, name, os.getxattr(source, name))
+        yield
     except OSError as error:
         if error.errno not in (errno.EOPNOTSUPP, errno.ENODATA):
             raise
-    os.fchmod(copy, stat.S_IMODE(found.st_mode))
-    os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns))

@@ -12,6 +12,10 @@ import stat
 
 from pincer_trace.kernel import libc
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _MAXIMUM = 1 << 20  # bytes; a larger configuration counts as unknown
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _CAP_LEASE = 1 << 28  # <linux/capability.h>
@@ -70,18 +74,21 @@ class Written(Witness):
 
 
 class ConfigWitness(Witness):
-    """Of a rename. Holds the lease from the first question until `close`, after the rename."""
+    """Of a rename. Holds the lease from the first question until `close`, after the rename, which calls `closed`."""
 
-    __slots__ = ("_after", "_asked", "_before", "_found", "_goal", "_goal_name", "_leased", "_source", "_source_name")
+    __slots__ = (
+        "_after", "_asked", "_before", "_leased", "closed", "found", "goal", "goal_name", "source", "source_name"
+    )  # fmt: skip
 
     def __init__(self, source: int, source_name: bytes, found: os.stat_result, goal: int, goal_name: bytes) -> None:
-        self._source = source
-        self._source_name = source_name
-        self._found = found
-        self._goal = goal
-        self._goal_name = goal_name
+        self.source = source
+        self.source_name = source_name
+        self.found = found
+        self.goal = goal
+        self.goal_name = goal_name
         self._leased = -1
         self._asked = False
+        self.closed: Callable[[], None] | None = None
         self._after: bytes | None = None
         self._before: bytes | None = None
 
@@ -98,19 +105,27 @@ class ConfigWitness(Witness):
             return
         self._asked = True
         try:
-            self._leased = os.open(self._source_name, _READ, dir_fd=self._source)
+            self._leased = os.open(self.source_name, _READ, dir_fd=self.source)
             held = os.fstat(self._leased)
-            if (held.st_dev, held.st_ino) == (self._found.st_dev, self._found.st_ino):
+            if (held.st_dev, held.st_ino) == (self.found.st_dev, self.found.st_ino):
                 self._after = leased_content(self._leased) if held.st_nlink == 1 else None
-            self._before = plain_content(self._goal, self._goal_name)
+            self._before = plain_content(self.goal, self.goal_name)
         except OSError:
             self._after = None
+
+    @property
+    def leased(self) -> bool:
+        """Whether it keeps writers out now."""
+        return self._leased >= 0
 
     def close(self) -> None:
         """Drop the lease."""
         if self._leased >= 0:
             os.close(self._leased)
             self._leased = -1
+        if self.closed is not None:
+            self.closed()
+            self.closed = None
 
 
 def written_content(parent: int, name: bytes) -> bytes | None:

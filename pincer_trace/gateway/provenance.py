@@ -26,21 +26,24 @@ class Provenance:
         self._vacated: set[bytes] = set()
         self._above_vacated: set[bytes] = set()
 
-    def note(self, parent: int, name: bytes) -> None:
-        """The tree has just created `name` in the pinned directory `parent`."""
+    def note(self, parent: int, name: bytes) -> os.stat_result | None:
+        """The tree has just created `name` in the pinned directory `parent`: what is there; None if nothing is."""
         name = name.rstrip(b"/")
+        found = None
         try:
             found = os.stat(name, dir_fd=parent, follow_symlinks=False)
             if self._needs_entry(found, parent):
                 self._born[found.st_dev, found.st_ino] = libc.object_identity(parent, name)
         except OSError:
-            return
+            pass
+        return found
 
-    def note_descriptor(self, descriptor: int, parent: int) -> None:
+    def note_descriptor(self, descriptor: int, parent: int) -> os.stat_result:
         """The same for an open descriptor."""
         found = os.fstat(descriptor)
         if self._needs_entry(found, parent):
             self._born[found.st_dev, found.st_ino] = libc.object_identity(descriptor)
+        return found
 
     def _needs_entry(self, found: os.stat_result, parent: int) -> bool:
         """A file in a directory of ours needs no entry of its own."""
@@ -142,6 +145,7 @@ class Ancestry:
     """Which of the directories from one upwards are ours. Climbed once, as far as somebody asks, within `with`."""
 
     def __init__(self, provenance: Provenance, directory: int) -> None:
+        self.directory = directory  # the caller's, for as long as this is used
         self._provenance = provenance
         self._here = os.dup(directory)
         self._known = 0  # levels that were looked at
@@ -184,7 +188,7 @@ class Within:
     def __init__(self, ours: tuple[int, ...], depth: int, outer: Ancestry | None) -> None:
         self._ours = ours
         self.depth = depth
-        self._outer = outer
+        self.outer = outer
 
     def covers(self, skip: int, count: int) -> bool:
         """As `Ancestry.covers`."""
@@ -192,8 +196,8 @@ class Within:
         at = bisect_left(self._ours, max(highest - count + 1, 1))
         if at < len(self._ours) and self._ours[at] <= highest:
             return True
-        if self._outer is None:
+        if self.outer is None:
             return False
         beyond = max(skip - self.depth, 0)
         rest = skip + count - self.depth - beyond
-        return rest > 0 and self._outer.covers(beyond, rest)
+        return rest > 0 and self.outer.covers(beyond, rest)

@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pincer_trace.twin.authority import Target
+    from pincer_trace.twin.target import Target
 
 CONFIGURATIONS = (b"config", b"config.worktree")
 # Hooks that git runs without being asked for more than a status or a fetch, from wherever core.hooksPath says.

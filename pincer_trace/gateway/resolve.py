@@ -75,7 +75,7 @@ class Resolver:
                 raise
         found = os.fstat(descriptor)
         if stat.S_ISDIR(found.st_mode) or origin is None:
-            return _long_path(descriptor)
+            return long_path(descriptor)
         parent, name = self.parent(*origin)
         try:
             if not os.path.samestat(os.stat(name, dir_fd=parent, follow_symlinks=False), found):
@@ -365,7 +365,7 @@ def _shows_our_numbers(point: bytes) -> bool:
         return False
 
 
-def _long_path(descriptor: int) -> bytes:
+def long_path(descriptor: int) -> bytes:
     """The path of a directory entry deeper than the kernel's text can say: climb by `..` and look the names up."""
     found = os.fstat(descriptor)
     if not stat.S_ISDIR(found.st_mode):

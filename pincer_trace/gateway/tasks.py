@@ -10,6 +10,7 @@ import errno
 import os
 import time
 
+from pincer_trace.gateway.request import subject
 from pincer_trace.kernel import libc, procfs
 from pincer_trace.kernel.notify import Gone
 
@@ -38,12 +39,15 @@ class Task:
         "expires",
         "mem",
         "pidfd",
+        "subject_or_empty",
         "tgid_or_zero",
         "tid",
         "umask",
     )
 
-    def __init__(self, tid: int, mem: int, executable: bytes, executable_id: int, expires: float) -> None:
+    def __init__(
+        self, tid: int, mem: int, executable: bytes, executable_id: int, expires: float, *, subject: bytes = b""
+    ) -> None:
         self.tid = tid
         self.mem = mem
         self.executable = executable
@@ -54,6 +58,16 @@ class Task:
         self.pidfd = -1
         self.cwd = -1
         self.umask = -1
+        self.subject_or_empty = subject
+
+    @property
+    def subject(self) -> bytes:
+        """Who it is, as requests have it. Raises OSError when the task is gone."""
+        if not self.subject_or_empty:
+            program = os.stat(b"/proc/%d/exe" % self.tid)
+            image = (program.st_dev, program.st_ino)
+            self.subject_or_empty = subject(self.tid, procfs.stat(self.tid).start, image, self.executable)
+        return self.subject_or_empty
 
     @property
     def tgid(self) -> int:

@@ -11,7 +11,7 @@ import ctypes
 
 from pincer_trace.kernel.libc import call
 
-WRITE_FILE, REMOVE_DIR, REMOVE_FILE = 1 << 1, 1 << 4, 1 << 5
+EXECUTE, WRITE_FILE, REMOVE_DIR, REMOVE_FILE = 1 << 0, 1 << 1, 1 << 4, 1 << 5
 MAKE_CHAR, MAKE_DIR, MAKE_REG, MAKE_SOCK = 1 << 6, 1 << 7, 1 << 8, 1 << 9
 MAKE_FIFO, MAKE_BLOCK, MAKE_SYM, REFER, TRUNCATE = 1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14
 _WRITE_CLASS_1 = (
@@ -26,6 +26,8 @@ _WRITE_CLASS_1 = (
     | MAKE_BLOCK
     | MAKE_SYM
 )
+IOCTL_DEV = 1 << 15
+BIND_TCP, CONNECT_TCP = 1, 2
 SCOPE_ABSTRACT_UNIX_SOCKET, SCOPE_SIGNAL = 1, 2
 
 
@@ -57,11 +59,22 @@ class Floor:
 
     def restrict(self) -> None:
         """Put the calling thread and its future children in the domain. Needs no_new_privs. Raises OSError."""
-        if not self.handled_fs:
+        self._restrict(self.handled_fs, 0)
+
+    def restrict_to_reading(self) -> None:
+        """The same, and without execution, ioctls of devices, and TCP. Raises OSError."""
+        if self.handled_fs:
+            self._restrict(
+                self.handled_fs | EXECUTE | (IOCTL_DEV if self.abi >= 5 else 0),
+                BIND_TCP | CONNECT_TCP if self.abi >= 4 else 0,
+            )
+
+    def _restrict(self, handled_fs: int, handled_net: int) -> None:
+        if not handled_fs:
             return
         import os
 
-        attribute = (ctypes.c_uint64 * 3)(self.handled_fs, 0, self.scoped)
+        attribute = (ctypes.c_uint64 * 3)(handled_fs, handled_net, self.scoped)
         size = 24 if self.abi >= 6 else 16 if self.abi >= 4 else 8
         ruleset = call("landlock_create_ruleset", ctypes.byref(attribute), size, 0)
         try:

@@ -96,7 +96,13 @@ def prctl(option: int, *arguments: int) -> int:
 
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_SET_CHILD_SUBREAPER = 1, 4, 38, 36
+PR_SET_NAME = 15
 PR_CAPBSET_DROP = 24
+
+
+def set_name(name: bytes) -> None:
+    """What `ps` calls the calling thread: at most 15 bytes."""
+    call("prctl", PR_SET_NAME, name + b"\0", 0, 0, 0)
 
 
 def set_no_new_privileges() -> None:
@@ -111,16 +117,14 @@ SECCOMP_SET_MODE_FILTER = 1
 FILTER_FLAG_NEW_LISTENER, FILTER_FLAG_WAIT_KILLABLE_RECV = 1 << 3, 1 << 5
 
 
-def install_filter(program: bytes) -> int:
-    """Put the calling thread under `program` and give the listener's descriptor. seccomp(2), Linux 5.19."""
+def install_filter(program: bytes, flags: int = FILTER_FLAG_NEW_LISTENER | FILTER_FLAG_WAIT_KILLABLE_RECV) -> int:
+    """Put the calling thread under `program` and give the listener's descriptor, if `flags` ask for one.
+
+    seccomp(2), Linux 5.19.
+    """
     code = ctypes.create_string_buffer(program, len(program))
     header = _FilterProgram(len(program) // 8, ctypes.addressof(code))
-    return call(
-        "seccomp",
-        SECCOMP_SET_MODE_FILTER,
-        FILTER_FLAG_NEW_LISTENER | FILTER_FLAG_WAIT_KILLABLE_RECV,
-        ctypes.byref(header),
-    )
+    return call("seccomp", SECCOMP_SET_MODE_FILTER, flags, ctypes.byref(header))
 
 
 class _CapabilityHeader(ctypes.Structure):

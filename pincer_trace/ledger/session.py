@@ -31,14 +31,17 @@ def sessions_directory(directory: str | None = None) -> str:
 class Session:
     """One run. `id` like `20261130-031502-7f3a9c` (UTC), `path` of its directory, `ledger` to write to."""
 
-    __slots__ = ("_dir_fd", "_facts", "id", "ledger", "path")
+    __slots__ = ("_dir_fd", "_durable", "_facts", "id", "ledger", "path")
 
-    def __init__(self, session_id: str, path: str, dir_fd: int, facts: dict[str, object]) -> None:
+    def __init__(
+        self, session_id: str, path: str, dir_fd: int, facts: dict[str, object], *, durable: bool = False
+    ) -> None:
         self.id = session_id
         self.path = path
         self._dir_fd = dir_fd  # kept: the directory may be renamed while we run
         self._facts = facts
-        self.ledger = Ledger(_open_ledger(dir_fd), self)
+        self._durable = durable
+        self.ledger = Ledger(_open_ledger(dir_fd), self, durable=durable)
 
     @classmethod
     def reserve(cls, directory: str | None) -> str:
@@ -73,10 +76,12 @@ class Session:
         profile_digest: bytes,
         workspace: bytes,
         details: dict[str, object],
+        durable: bool = False,
     ) -> Session:
         """Begin the session in the directory `path`, which `reserve` made, and its ledger.
 
-        `details` are further facts for session.json (layers, kernel). Raises `UserError` when it cannot.
+        `details` are further facts for session.json (layers, kernel). With `durable` the records survive a power cut
+        too (see `Ledger`). Raises `UserError` when it cannot.
         """
         session_id = os.path.basename(path)
         try:
@@ -97,8 +102,10 @@ class Session:
         }
         session = None
         try:
-            session = cls(session_id, path, dir_fd, facts)
+            session = cls(session_id, path, dir_fd, facts, durable=durable)
             session._write(facts)
+            if durable:
+                _sync_directory(os.path.dirname(path))  # which holds the session's own name
         except OSError as error:
             if session is not None:
                 session.ledger.leave()
@@ -150,18 +157,22 @@ class Session:
             view = memoryview((encode(facts) + "\n").encode("ascii"))
             while view:
                 view = view[os.write(fd, view) :]
+            if self._durable:
+                os.fdatasync(fd)
         except OSError:
             os.unlink(new, dir_fd=self._dir_fd)
             raise
         finally:
             os.close(fd)
         os.rename(new, SESSION_FILE, src_dir_fd=self._dir_fd, dst_dir_fd=self._dir_fd)
+        if self._durable:
+            os.fsync(self._dir_fd)
 
 
 def remove(path: str) -> None:
     """Take back the directory of a start that failed, with what we put there; what else is in it stays."""
     try:
-        for name in (LEDGER_FILE, SESSION_FILE):
+        for name in (LEDGER_FILE, SESSION_FILE, *paths.TOLD_FILES):
             try:
                 os.unlink(os.path.join(path, name))
             except FileNotFoundError:
@@ -182,6 +193,14 @@ def _make_directory(parent: str) -> tuple[str, str]:
                 raise
         else:
             return session_id, path
+
+
+def _sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _open_ledger(dir_fd: int) -> int:

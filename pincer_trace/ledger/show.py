@@ -22,6 +22,7 @@ Piece = tuple[str, str]
 
 PLAIN, DIM, GOOD, BAD, WARN, BOLD = "", "dim", "green", "red", "yellow", "bold"
 NATIVE = "the kernel refuses this user too: not counted"
+_TWIN = frozenset({"left", "right"})
 NOT_ALLOWED = frozenset({"denied", "failure"})
 LOG_HEADER = f"{'SEQ':>6} {'TIME':8} {'PID':>7} {'PROGRAM':10} {'EFFECT':8} {'OUTCOME':7} PATH"
 SESSIONS_HEADER = f"{'SESSION':22} {'STARTED':16} {'STATE':7} {'EXIT':>4} {'ALLOWED':>7} {'DENIED':>6} COMMAND"
@@ -57,7 +58,7 @@ class Filter:
 
 
 def decision_lines(decision: Record, width: int | None) -> list[list[Piece]]:
-    """One line for a decision, and a second with rule and reason when it was not allowed.
+    """One line for a decision, a second with rule and reason when it was not allowed, one with votes that differ.
 
     `width` in columns shortens the path in its middle; None leaves it whole.
     """
@@ -91,7 +92,21 @@ def decision_lines(decision: Record, width: int | None) -> list[list[Piece]]:
         if native:
             why += f" ({NATIVE})"
         lines.append([(f"{'':7}{_shown(decision['verdict'], 20)}: {why}", DIM)])
+    said = votes(decision)
+    if len({verdict for by, verdict, _ in said if by in _TWIN}) > 1:
+        lines.append([(f"{'':7}" + ", ".join(f"{by} {verdict} ({why})" for by, verdict, why in said), DIM)])
     return lines
+
+
+def votes(decision: Record) -> list[tuple[str, str, str]]:
+    """Each vote of a decision: by whom, the verdict, and the rule or the reason for it."""
+    found = []
+    for vote in decision["votes"] if isinstance(decision["votes"], list) else ():
+        match vote:
+            case {"by": str(by), "verdict": str(verdict), **more}:
+                why = _shown(more.get("rule"), 1000) or _shown(more.get("reason"), 1000) or "no rule"
+                found.append((_shown(by, 20), _shown(verdict, 20), why))
+    return found
 
 
 def session_line(facts: Record, counts: Record, width: int | None) -> list[Piece]:

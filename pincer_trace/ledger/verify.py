@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 
 from pincer_trace import paths
 from pincer_trace.errors import UserError
@@ -48,6 +49,7 @@ class _Walk:
         self._sequence = 0
         self._open: dict[int, str] = {}  # intents without an outcome, in words
         self._digests: dict[int, bytes] = {}
+        self._order: deque[int] = deque()  # to forget by: finding a dict's first key again and again is quadratic
         self._ended = 0
         self._key = _public_key(session.get("key"))
 
@@ -107,8 +109,9 @@ class _Walk:
         elif kind == "head":
             self._head(record)
         self._digests[sequence] = digest
-        if len(self._digests) > _REMEMBERED:
-            del self._digests[next(iter(self._digests))]
+        self._order.append(sequence)
+        if len(self._order) > _REMEMBERED:
+            self._digests.pop(self._order.popleft(), None)
 
     def _head(self, record: dict[str, Any]) -> None:
         """A head signs the record before it, or one a little earlier: others may have come while it was made."""

@@ -1,8 +1,9 @@
 """Appending records: one line, one `write`, before the effect and after it.
 
 A line handed to `write(2)` survives `kill -9` of the supervisor: the page cache is the kernel's. It is not
-fsynced, so a power cut may lose the last seconds. What cannot be written raises `LedgerFull`; the engine
-denies.
+fsynced, so a power cut may lose the last seconds; a `durable` ledger has each intent and each refusal on the disk
+before it returns, and outcomes with the record after them, or with the next signed head, half a second later. What
+cannot be written raises `LedgerFull`; the engine denies.
 
 Kinds of lines: `intent` (allowed, about to be done), `outcome` (of an intent, by its sequence number),
 `denied`, `failure` (denied since the supervisor failed), `reads` (allowed reads of one object by one
@@ -22,10 +23,12 @@ from pincer_trace.paths import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pincer_trace.ledger.chain import Signer
     from pincer_trace.ledger.session import Session
+
+    Votes = tuple[tuple[str, str, str], ...]
 
 DONE = "done"
 REFUSED = "EACCES"
@@ -54,16 +57,17 @@ class Ledger:
     """
 
     __slots__ = (
-        "_chain", "_fd", "_mutex", "_next", "_session", "_signed", "_signer", "_signing", "_size", "_torn", "_words",
-        "allowed", "denials", "failures", "read_calls", "unrecorded",
+        "_chain", "_durable", "_fd", "_mutex", "_next", "_session", "_signed", "_signer", "_signing", "_size", "_torn",
+        "_words", "allowed", "denials", "failures", "read_calls", "unrecorded",
     )  # fmt: skip
 
-    def __init__(self, fd: int, session: Session) -> None:
+    def __init__(self, fd: int, session: Session, *, durable: bool = False) -> None:
         """Take over `fd`, an empty file that is open for appending."""
         self._fd = fd
+        self._durable = durable
         self._session = session
         self._mutex = allocate_lock()  # guards all below; held for a number and one write(2)
-        self._words: dict[tuple[bytes, str, str, str, str], tuple[str, str]] = {}
+        self._words: dict[tuple[bytes, str, str, str, str, Votes], tuple[str, str]] = {}
         self._chain = genesis(session.id)
         self._next = 1
         self._signed = 0  # how far: the sequence number of the last head
@@ -89,33 +93,46 @@ class Ledger:
         verdict: str,
         rule: str,
         reason: str,
+        votes: Votes = (),
+        action: bytes = b"",
+        request: bytes = b"",
+        facts: Sequence[object] = (),
         extra: Mapping[str, object] | None = None,
     ) -> int:
         """Record an effect that is about to be performed; the sequence number for `outcome`.
 
+        `votes` are rows of (by, verdict, rule), `action` and `request` the id and the digest that they are about,
+        `facts` what rules asked (see `twin.facts`).
         Raises `LedgerFull`: then the effect must not be performed.
         """
-        words = self._words.get((exe, effect, verdict, rule, reason))
+        words = self._words.get((exe, effect, verdict, rule, reason, votes))
         if words is None:
-            words = self._quote_words(exe, effect, verdict, rule, reason)
+            words = self._quote_words(exe, effect, verdict, rule, reason, votes)
         body = (
             f'"time":{time():.6f},"kind":"intent","pid":{pid},{words[0]}'
             f'"path":{quote(path.decode("utf-8", "surrogateescape"))},"dev":{dev},"ino":{ino},{words[1]}'
+            f',"action":"{action.hex()}","request":"{request.hex()}"'
         )
+        if facts:
+            body += ',"facts":' + encode(facts)
         if extra:
             body += ',"extra":' + encode(extra)
         with self._mutex:
             seq = self._append(body)
             self.allowed += 1
+        if self._durable:
+            self._sync()
         return seq
 
-    def _quote_words(self, exe: bytes, effect: str, verdict: str, rule: str, reason: str) -> tuple[str, str]:
+    def _quote_words(
+        self, exe: bytes, effect: str, verdict: str, rule: str, reason: str, votes: Votes
+    ) -> tuple[str, str]:
         """The members around the path, which are the same few again and again."""
         if len(self._words) >= _WORDS:
             self._words.clear()
-        words = self._words[exe, effect, verdict, rule, reason] = (
+        words = self._words[exe, effect, verdict, rule, reason, votes] = (
             f'"exe":{quote_bytes(exe)},"effect":{quote(effect)},',
-            f'"verdict":{quote(verdict)},"rule":{quote(rule)},"reason":{quote(reason)},"votes":[]',
+            f'"verdict":{quote(verdict)},"rule":{quote(rule)},"reason":{quote(reason)},"votes":{_ballot(votes)}',
         )
         return words
 
@@ -147,36 +164,57 @@ class Ledger:
         verdict: str,
         rule: str,
         reason: str,
+        code: str = "POLICY_DENY",
+        votes: Votes = (),
+        facts: Sequence[object] = (),
         extra: Mapping[str, object] | None = None,
         native: bool = False,
     ) -> int:
         """Record a refusal; the sequence number. Raises `LedgerFull` (and counts the denial all the same).
 
-        With `native` the kernel would have refused the caller too, so nobody is told of a denial: it does not count.
+        `code` is one of `twin.codes`. With `native` the kernel would have refused the caller too, so nobody is told of
+        a denial: it does not count.
         """
         body = (
             f'"time":{time():.6f},"kind":"denied","pid":{pid},"exe":{quote_bytes(exe)},"effect":{quote(effect)},'
             f'"path":{quote_bytes(path)},"dev":{dev},"ino":{ino},"verdict":{quote(verdict)},"rule":{quote(rule)},'
-            f'"reason":{quote(reason)},"votes":[],"outcome":"{REFUSED}"'
+            f'"reason":{quote(reason)},"code":{quote(code)},"votes":{_ballot(votes)},"outcome":"{REFUSED}"'
         )
+        if facts:
+            body += ',"facts":' + encode(facts)
         if extra:
             body += ',"extra":' + encode(extra)
         if native:
             body += ',"native":true'
         with self._mutex:
             self.denials += not native
-            return self._append(body)
+            seq = self._append(body)
+        if self._durable:
+            self._sync()
+        return seq
+
+    def answer(self, members: Mapping[str, object]) -> int:
+        """Record what a person answered, before it counts; the sequence number. Raises `LedgerFull`."""
+        with self._mutex:
+            seq = self._append(f'"time":{time():.6f},"kind":"answer",{encode(members)[1:-1]}')
+        if self._durable:
+            self._sync()
+        return seq
 
     def failure(self, where: str, error: BaseException, *, pid: int) -> int:
         """Record a call that was denied since the supervisor failed in `where`. Raises `LedgerFull`."""
         reason = f"the supervisor failed in {where}: {type(error).__name__}: {error}"[:1000]
         body = (
             f'"time":{time():.6f},"kind":"failure","pid":{pid},"exe":"","effect":"","path":"","dev":0,"ino":0,'
-            f'"verdict":"deny","rule":"","reason":{quote(reason)},"votes":[],"outcome":"{REFUSED}"'
+            f'"verdict":"deny","rule":"","reason":{quote(reason)},"code":"SUPERVISOR_FAILURE","votes":[],'
+            f'"outcome":"{REFUSED}"'
         )
         with self._mutex:
             self.failures += 1
-            return self._append(body)
+            seq = self._append(body)
+        if self._durable:
+            self._sync()
+        return seq
 
     def reads(self, rows: Iterable[tuple[bytes, bytes, int, int, int, float, str]]) -> None:
         """Record allowed reads, a line for each row: exe, path, dev, ino, count, first time (Unix s), rule.
@@ -219,6 +257,8 @@ class Ledger:
                 head = self._append(f'"time":{time():.6f},"kind":"head","of":{seq},"signature":"{signature}"')
                 if head == seq + 1:  # else records came between, which the next head signs
                     self._signed = head
+            if self._durable:
+                self._sync()
 
     def counts(self) -> dict[str, int]:
         """The counters by name, as session.json keeps them."""
@@ -288,12 +328,32 @@ class Ledger:
         self._size += written
         return seq
 
+    def _sync(self) -> None:
+        """Wait until all that was written is on the disk, without the mutex: others write meanwhile.
+
+        Raises `LedgerFull`, from then on always: what the disk has after an error is not known.
+        """
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            self._torn = error.errno or EIO
+            self.unrecorded += 1
+            raise LedgerFull(self._torn) from error
+
     def _take_back(self) -> None:
         """Remove a torn line, so that the log can go on when there is room again; else never write again."""
         try:
             os.ftruncate(self._fd, self._size)
         except OSError as error:
             self._torn = error.errno or EIO
+
+
+def _ballot(votes: Votes) -> str:
+    rows = []
+    for by, verdict, text in votes:
+        what = "reason" if by == "intent" else "rule"  # a model gives no rule
+        rows.append(f'{{"by":"{by}","verdict":"{verdict}","{what}":{quote(text)}}}')
+    return f"[{','.join(rows)}]"
 
 
 def summary(counts: Mapping[str, int]) -> str:

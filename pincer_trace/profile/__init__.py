@@ -2,8 +2,8 @@
 function.
 """
 
-from pincer_trace.profile.loading import Overlay, load
+from pincer_trace.profile.loading import Overlay, is_file, load
 from pincer_trace.profile.model import ALLOW, CONFIRM, DENY, Decision, Facts, Profile, Rule
 from pincer_trace.profile.places import Places
 
-__all__ = ["ALLOW", "CONFIRM", "DENY", "Decision", "Facts", "Overlay", "Places", "Profile", "Rule", "load"]
+__all__ = ["ALLOW", "CONFIRM", "DENY", "Decision", "Facts", "Overlay", "Places", "Profile", "Rule", "is_file", "load"]

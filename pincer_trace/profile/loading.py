@@ -30,17 +30,19 @@ if TYPE_CHECKING:
     Pattern = tuple[str, bytes, Components, int]
     # effects, patterns, verdict, reason, file, when, exe patterns, command patterns, protection
     Row = tuple[tuple[str, ...], list[Pattern], str, str, str, str, list[Pattern], list[Pattern], bool]
-    # description, (floor,), rows, [(extends value, the file that says so, digest of the file found)],
+    # description, (floor, hold), rows, [(extends value, the file that says so, digest of the file found)],
     # digest of settings and rows
-    Compiled = tuple[str, tuple[str], list[Row], list[tuple[str, str, bytes]], bytes]
+    Compiled = tuple[str, tuple[str, float], list[Row], list[tuple[str, str, bytes]], bytes]
 
-FORMAT = 2
+FORMAT = 3
 PLACEHOLDERS = (
     "workspace", "git_common", "home", "homes", "cache", "config", "data", "tmp", "state", "path_dirs",
     "self", "interpreter", "command",
 )  # fmt: skip
 MAXIMUM_FILE = 1 << 20
 _SELF_REASON = "pincer-trace itself: what it runs from and keeps is closed to what it supervises"
+_TOLD_REASON = "pincer-trace itself: what it tells to what it supervises"
+_READ = frozenset({effects.READ})
 
 
 class Overlay:
@@ -62,20 +64,26 @@ class Overlay:
 
 
 def load(
-    name_or_path: str, places: Places, *, overlay: Overlay | None = None, cache_directory: str | None = None
+    name_or_path: str,
+    places: Places,
+    *,
+    overlay: Overlay | None = None,
+    cache_directory: str | None = None,
+    use_cache: bool = True,
 ) -> Profile:
     """The profile of that name (the user's own, then the shipped ones) or of that file, for these places.
 
-    Errors: `UserError`, one line that names file, line and key.
+    The cache directory is closed to the worker; without `use_cache` it is only that. Errors: `UserError`, one line that
+    names file, line and key.
     """
     path = find(name_or_path, places)
     content = read(path)
-    entry = Cache(cache_directory).get(path, content, places) if cache_directory else None
+    entry = Cache(cache_directory).get(path, content, places) if cache_directory and use_cache else None
     if entry is None:
         from pincer_trace.profile import source
 
         entry = source.compile_profile(path, content, places)
-        if cache_directory:
+        if cache_directory and use_cache:
             Cache(cache_directory).put(path, content, entry)
     description, settings, rows, dependencies, policy = entry
     files = [path, *(find(value, places, referrer) for value, referrer, _ in dependencies)]
@@ -95,7 +103,9 @@ def load(
         kept.append(os.fsencode(os.path.realpath(cache_directory)))
     closed = tuple(dict.fromkeys((*places.own, *kept)))
     rules += [_below_rule(effects.CHANGES, directory, DENY, _SELF_REASON, "built in", BUILT_IN) for directory in closed]
-    name = name_or_path if not _is_file(name_or_path) else os.path.basename(name_or_path).removesuffix(".toml")
+    for directory in places.extra:
+        rules += _session_rules(directory)
+    name = name_or_path if not is_file(name_or_path) else os.path.basename(name_or_path).removesuffix(".toml")
     return Profile(
         name,
         tuple(rules),
@@ -108,7 +118,8 @@ def load(
     )
 
 
-def _is_file(name_or_path: str) -> bool:
+def is_file(name_or_path: str) -> bool:
+    """Whether `-p` means a file by it, rather than a profile's name."""
     return "/" in name_or_path or name_or_path.endswith(".toml")
 
 
@@ -123,7 +134,7 @@ def find(name_or_path: str, places: Places, referrer: str = "") -> str:
     A relative file is one beside the referrer, or of the working directory. A file of the user's that extends
     its own name means the shipped profile of that name.
     """
-    if _is_file(name_or_path):
+    if is_file(name_or_path):
         base = os.path.dirname(referrer) if referrer else os.fsdecode(places.cwd)
         return os.path.normpath(os.path.join(base, os.path.expanduser(name_or_path)))
     tried = []
@@ -302,6 +313,15 @@ def _below_rule(group: frozenset[str], path: bytes, verdict: str, reason: str, s
     return Rule(group, text + b"/**", (*head, None), verdict, reason, source, tier=tier)
 
 
+def _session_rules(directory: bytes) -> list[Rule]:
+    """The session's own records are not for the worker; what it is told in files is, and only to be read."""
+    told = [
+        Rule(_READ, *_literal(directory + b"/" + os.fsencode(name)), ALLOW, _TOLD_REASON, "built in", tier=BUILT_IN)
+        for name in paths.TOLD_FILES
+    ]
+    return [_below_rule(_READ, directory, DENY, _SELF_REASON, "built in", BUILT_IN), *told]
+
+
 def _overlay_rules(overlay: Overlay, places: Places, rules: list[Rule]) -> list[Rule]:
     """Add the rules of options to `rules`, the protections among them where they belong.
 
@@ -357,7 +377,7 @@ def _option_path(value: str, places: Places, option: str) -> bytes:
     return os.path.realpath(os.path.join(places.cwd, os.fsencode(value)))
 
 
-def digest_of_rows(settings: tuple[str], rows: list[Row]) -> bytes:
+def digest_of_rows(settings: tuple[str, float], rows: list[Row]) -> bytes:
     """SHA-256 over what decides, in order; file names, lines and comments are not in it."""
     told = []
     for names, patterns, verdict, reason, _, when, exes, commands, protection in rows:
@@ -381,4 +401,4 @@ def _digest(
     ).digest()
 
 
-__all__ = ["PLACEHOLDERS", "Cache", "Overlay", "find", "label", "load", "model", "read", "user_profiles"]
+__all__ = ["PLACEHOLDERS", "Cache", "Overlay", "find", "is_file", "label", "load", "model", "read", "user_profiles"]

@@ -3,7 +3,8 @@ verdict.
 
 **Order.** Three layers, asked in turn; in each the *last* matching rule wins:
 
-1. built in: what protects pincer-trace itself (hazard P81). No profile and no option opens it.
+1. built in: what protects pincer-trace itself (hazard P81), and the reading of what the run is to know.
+   No profile and no option opens or closes it.
 2. protections (`protection = true`): confirm and deny decide; allow lifts the protections written before it,
    and no more.
 3. grants, all other rules. When none matches, the answer is deny.
@@ -91,7 +92,7 @@ class Facts:
         return self.executable()
 
 
-class _EveryFact(Facts):
+class EveryFact(Facts):
     """The most that facts could say for a request."""
 
     __slots__ = ()
@@ -195,12 +196,15 @@ class Decision:
 
 
 class Settings:
-    """What a profile says beside its rules. `floor`: "full" is the kernel floor under every file effect."""
+    """What a profile says beside its rules. `floor`: "full" is the kernel floor under every file effect; `hold`: for
+    how many seconds a call waits for a person's answer.
+    """
 
-    __slots__ = ("floor",)
+    __slots__ = ("floor", "hold")
 
-    def __init__(self, floor: str = "full") -> None:
+    def __init__(self, floor: str = "full", hold: float = 30.0) -> None:
         self.floor = floor
+        self.hold = hold
 
 
 _NO_RULE = Decision(DENY, None, NOTHING_ALLOWS)
@@ -277,7 +281,7 @@ class Profile:
                     blocked = reason or blocked
                 elif not _is_own(rule, path, facts):
                     continue
-            if rule.verdict == ALLOW and rule.tier:
+            if rule.verdict == ALLOW and rule.tier == PROTECTION:
                 lifted = True
                 continue
             if blocked and rule.verdict != ALLOW:
@@ -294,13 +298,13 @@ class Profile:
         if not rules:
             return _NO_RULE
         first = rules[0]
-        if first.when or first.exe_components is not None or (first.tier and first.verdict == ALLOW):
+        if first.when or first.exe_components is not None or (first.tier == PROTECTION and first.verdict == ALLOW):
             return None
         return first.decide()
 
     def is_closed(self, path: bytes) -> bool:
         """Whether nothing can be put at `path` or changed there, even if every fact spoke for it."""
-        facts = _EveryFact()
+        facts = EveryFact()
         return all(self.judge(effect, path, facts).verdict != ALLOW for effect in (CREATE, WRITE, RENAME, LINK))
 
     def is_closed_below(self, directory: bytes) -> bool:

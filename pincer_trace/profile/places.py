@@ -84,6 +84,10 @@ class Places:
         self.command = command
         self.extra = extra
 
+    def told(self) -> dict[str, object]:
+        """All of them, as `session.json` keeps them, so that the run can be judged again."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
     @classmethod
     def of(cls, cwd: str, environ: Mapping[str, str], command: str | None, extra: Iterable[str] = ()) -> Places:
         """The places of a run started in `cwd` with `environ`.

@@ -49,11 +49,12 @@ def explain(profile: Profile, effect: str, path: bytes, facts: Facts) -> Explana
         # a stronger grant without a condition would have decided, a protection without one too
         if rule.when or rule.exe:
             passed.append(rule)
-    remedy = "" if decision.verdict == ALLOW else _remedy(profile, decision.rule, effect, path)
+    remedy = "" if decision.verdict == ALLOW else remedy_for(profile, decision.rule, effect, path)
     return Explanation(decision.verdict, decision.rule, decision.reason, tuple(passed), remedy)
 
 
-def _remedy(profile: Profile, rule: Rule | None, effect: str, path: bytes) -> str:
+def remedy_for(profile: Profile, rule: Rule | None, effect: str, path: bytes) -> str:
+    """The smallest change that allows what `rule` (None: that there is none) refuses."""
     if rule is not None and rule.tier == BUILT_IN:
         return "no option opens this; install pincer-trace outside of what is supervised"
     if rule is not None and rule.source == "--protect":
@@ -74,12 +75,14 @@ def _remedy(profile: Profile, rule: Rule | None, effect: str, path: bytes) -> st
 
 
 def _rule_text(effect: str, path: bytes, *, protection: bool) -> str:
-    """A rule for just this effect and path, as TOML. A path that is not UTF-8 gets `?` for the bytes that
+    return rule_text(effect, globs.escape(path), protection=protection)
+
+
+def rule_text(effect: str, pattern: bytes, *, protection: bool) -> str:
+    """A rule for just this effect and pattern, as TOML. A pattern that is not UTF-8 gets `?` for the bytes that
     TOML cannot hold.
     """
-    text = "".join(
-        "?" if "\udc80" <= c <= "\udcff" else c for c in globs.escape(path).decode("utf-8", "surrogateescape")
-    )
+    text = "".join("?" if "\udc80" <= c <= "\udcff" else c for c in pattern.decode("utf-8", "surrogateescape"))
     quoted = "".join(
         "\\" + c
         if c in '"\\'
@@ -147,6 +150,7 @@ def describe(profile: Profile) -> str:
         *(f"file    {paths.display(path)}" for path in profile.paths),
         f"digest  {profile.digest.hex()}",
         f"floor   {profile.settings.floor}",
+        f"hold    {profile.settings.hold:g} s",
     ]
     tier = -1
     head = None

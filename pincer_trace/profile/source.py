@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tomllib
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
@@ -41,6 +41,7 @@ class SettingsTable(msgspec.Struct, forbid_unknown_fields=True):
     """`[settings]`."""
 
     floor: Literal["full"] | None = None
+    hold: Annotated[float, msgspec.Meta(ge=1, le=600)] | None = None  # seconds
 
 
 class ProfileFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -77,12 +78,13 @@ def compile_profile(path: str, content: bytes, places: Places) -> Compiled:
         seen.add(real)
         dependencies.append((parsed.extends, path, hashlib.sha256(content).digest()))
         path = following
-    floor = "full"
+    floor, hold = "full", 30.0
     rows: list[Row] = []
     for file, parsed, lines in reversed(chain):
         floor = parsed.settings.floor or floor
+        hold = parsed.settings.hold or hold
         rows += [_row(file, lines, index, rule) for index, rule in enumerate(parsed.rule)]
-    settings = (floor,)
+    settings = (floor, hold)
     return chain[0][1].description, settings, rows, dependencies, loading.digest_of_rows(settings, rows)
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pincer_trace.gateway.tasks import Task
     from pincer_trace.kernel.notify import Continue
-    from pincer_trace.twin.authority import Target
+    from pincer_trace.twin.target import Target
 
     # What happens at one use of a method: nothing, an answer of `valid` or `wait`, an error, or a change of the world
     Step = bool | BaseException | Callable[[], object] | None
@@ -220,14 +220,16 @@ class Bench:
         self._interval = sys.getswitchinterval()
         self._buffers: list[object] = []
         plan = Plan(b"", [], {}, program=b"", floor=Floor(0), keep=[])
-        self.engine = Engine(plan, self.profile, session, self._sockets[0], keep=False, confirm_all=confirm_all)
+        self.engine = Engine(
+            plan, self.profile, session, self._sockets[0], keep=False, confirm="auto" if confirm_all else "deny"
+        )
         self.engine._listener = self.listener
         self.engine._prepare()
         self.tasks = self.engine._tasks
         self.resolver = self.engine._resolver
         self.resolver._root = os.getppid()  # so that this process counts as one below it
         self.authority = self.engine._authority
-        self.provenance = self.authority._provenance
+        self.provenance = self.engine._provenance
         self.reads = self.engine._reads
         self.blocking = self.engine._blocking
 
@@ -285,6 +287,8 @@ class Bench:
         """End the threads, and close every descriptor that was opened here or injected."""
         self.blocking.close()
         self.engine._place.close()
+        self.engine._held.close()
+        self.engine._denials.close()
         self.tasks.close()
         self.resolver.close()
         self.engine._identity.regain()

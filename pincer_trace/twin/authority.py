@@ -1,4 +1,4 @@
-"""The one place where an effect is decided and recorded: nothing is performed that did not pass `demand`.
+"""The one place where an effect is decided and recorded: nothing is performed that did not pass `demand` and `vote`.
 
 An allowed effect gets its intent in the ledger before it happens and its outcome after; a refused one gets one record.
 Whatever goes wrong on the way is a refusal (invariant 4).
@@ -6,429 +6,220 @@ Whatever goes wrong on the way is a refusal (invariant 4).
 
 from __future__ import annotations
 
-import errno
-import os
 import stat
-import time
 
-from pincer_trace.effects import LINK, RENAME, TRUNCATE, WRITE
-from pincer_trace.gateway.aliases import TooMany
-from pincer_trace.gateway.repositories import Entry, Repositories, arriving_content
-from pincer_trace.kernel import libc
+from pincer_trace.effects import READ
+from pincer_trace.gateway.request import Claim
 from pincer_trace.ledger import LedgerFull
 from pincer_trace.paths import display
-from pincer_trace.profile import ALLOW, CONFIRM, DENY, Decision, Facts
-from pincer_trace.profile.gitconfig import changed_keys
-from pincer_trace.twin import native
+from pincer_trace.profile import ALLOW, CONFIRM, DENY, Decision
+from pincer_trace.twin import codes, native
+from pincer_trace.twin.artifact import INTENT, LEFT, RIGHT, STRICTNESS
+from pincer_trace.twin.confirmation import Asked
+from pincer_trace.twin.evaluator import Mismatch, NoVerdict
+from pincer_trace.twin.facts import Recording, told
+from pincer_trace.twin.names import NameEvaluator
+from pincer_trace.twin.objects import ObjectEvaluator, repositories
+from pincer_trace.twin.staging import staged_name
+from pincer_trace.twin.target import Target
+from pincer_trace.twin.tokens import mint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from typing import NoReturn
 
     from pincer_trace.gateway.aliases import Aliases
     from pincer_trace.gateway.gitconfig import Witness
-    from pincer_trace.gateway.provenance import Ancestry, Provenance, Within
+    from pincer_trace.gateway.provenance import Provenance
+    from pincer_trace.gateway.request import Request
     from pincer_trace.gateway.tasks import Task
     from pincer_trace.ledger import Ledger
+    from pincer_trace.ledger.writer import Votes
     from pincer_trace.profile import Profile
-
-_ALL_LEVELS = 4096  # up to the root
-_WRITES = (WRITE, TRUNCATE, LINK)
-NOBODY_TO_ASK = "needs a confirmation, and nobody can be asked in this run"
+    from pincer_trace.twin.artifact import Keys, Share
+    from pincer_trace.twin.confirmation import Confirmation
+    from pincer_trace.twin.facts import Row
+    from pincer_trace.twin.intent import Intent
+    from pincer_trace.twin.link import Link
+    from pincer_trace.twin.matter import Opinion
+    from pincer_trace.twin.recovery import Denials
+    from pincer_trace.twin.remote import RemoteEvaluator
 
 
 class Denied(Exception):
     """A refusal that is already in the ledger. The worker gets EACCES."""
 
 
-class Target:
-    """What one effect is about: the name by which it is judged, and the pins behind that name.
+class Judgement(Decision):
+    """What both evaluators said of one claim, and the stricter of it."""
 
-    `descriptor`, or `name` in the pinned directory `parent`, is the object; `found` its lstat, None when it is absent.
-    `moved` is the object (parent, name) where another one than `name` will lie there after a rename; one that `arrives`
-    gets this name only now. Inside a directory that moves, `parent` is where it lies now, and `above` knows the
-    directories over it, here or there; where it `replaces` one of the user's, that it was made in this session lifts no
-    protection. `needs` is the access to the object itself that the kernel asks for too, where that is certain. An
-    object that is `named` was reached by the only name that it can have.
-    """
-
-    __slots__ = (
-        "above",
-        "arrives",
-        "descriptor",
-        "found",
-        "moved",
-        "name",
-        "named",
-        "needs",
-        "parent",
-        "path",
-        "replaces",
-    )
+    __slots__ = ("asked", "claim", "left", "opinion", "right", "target")
 
     def __init__(
         self,
-        path: bytes,
-        *,
-        parent: int = -1,
-        name: bytes = b"",
-        descriptor: int = -1,
-        found: os.stat_result | None = None,
-        above: Ancestry | Within | None = None,
-        arrives: bool = False,
-        replaces: bool = False,
-        needs: int = 0,
-        named: bool = False,
+        claim: Claim,
+        target: Target,
+        left: Decision,
+        right: Decision,
+        asked: Sequence[Row] = (),
+        opinion: Opinion | None = None,
     ) -> None:
-        self.path = path
-        self.needs = needs
-        self.named = named
-        self.parent = parent
-        self.name = name
-        self.descriptor = descriptor
-        self.found = found
-        self.moved: tuple[int, bytes] | None = None
-        self.above = above
-        self.arrives = arrives
-        self.replaces = replaces
+        stricter = left if STRICTNESS[left.verdict] > STRICTNESS[right.verdict] else right
+        if isinstance(left, Mismatch):
+            stricter = left
+        super().__init__(stricter.verdict, stricter.rule, stricter.reason)
+        self.claim = claim
+        self.target = target
+        self.left = left
+        self.right = right
+        self.asked = asked
+        self.opinion = opinion  # the model's, where that made it stricter
 
-    def comes_from(self, parent: int, name: bytes) -> None:
-        """It is `name` in `parent` that will lie here, and gets this name only then."""
-        self.moved = (parent, name)
-        self.arrives = True
+    @property
+    def code(self) -> str:
+        """Why it is refused, if it is."""
+        if isinstance(self.right, NoVerdict):
+            return self.right.code
+        if isinstance(self.left, Mismatch) or isinstance(self.right, Mismatch):
+            return codes.OBSERVATION_MISMATCH
+        if self.opinion is not None:
+            return codes.INTENT
+        return codes.NOBODY_TO_ASK if self.verdict == CONFIRM else codes.POLICY_DENY
+
+    def votes(self) -> Votes:
+        """Who said what by which rule, as records keep it."""
+        left, right, opinion = self.left, self.right, self.opinion
+        votes: Votes = ((LEFT, left.verdict, _source(left)),)
+        if not isinstance(right, NoVerdict):
+            votes = (*votes, (RIGHT, right.verdict, _source(right)))
+        return votes if opinion is None else (*votes, (INTENT, opinion.verdict, opinion.reason))
 
 
-class EffectFacts(Facts):
-    """The facts that a rule may ask for, observed only when a rule asks."""
+class Refusal:
+    """All that the record of a refusal holds but for the cause, without a pin: it may be written much later."""
 
-    __slots__ = (
-        "_danger", "_effect", "_executable", "_looked", "_profile", "_provenance", "_repositories", "_target",
-        "_witness",
-    )  # fmt: skip
+    __slots__ = ("dev", "effect", "exe", "facts", "ino", "native", "path", "pid", "reason", "rule", "verdict", "votes")
+
+    def __init__(
+        self,
+        task: Task,
+        effect: str,
+        target: Target,
+        decision: Decision,
+        rule: str,
+        votes: Votes,
+        facts: Sequence[Row] = (),
+    ) -> None:
+        found = target.found
+        self.facts = facts
+        self.effect = effect
+        self.path = target.path
+        self.pid = task.tid
+        self.exe = task.executable
+        self.dev, self.ino = (found.st_dev, found.st_ino) if found is not None else (0, 0)
+        self.verdict = decision.verdict
+        self.rule = rule
+        self.reason = decision.reason
+        self.votes = votes
+        self.native = native.refuses(effect, target)
+
+
+class Authority:
+    """Decides by the twin, records in the ledger."""
 
     def __init__(
         self,
         profile: Profile,
+        ledger: Ledger,
         provenance: Provenance,
-        target: Target,
-        executable: bytes,
-        effect: str = "",
-        witness: Witness | None = None,
-        repositories: Repositories | None = None,
-    ) -> None:
-        self._danger: str | None = None
-        self._looked = False
-        self._effect = effect
-        self._repositories = repositories
-        self._profile = profile
-        self._provenance = provenance
-        self._target = target
-        self._executable = executable
-        self._witness = witness
-
-    def created_by_tree(self, below: bytes) -> bool:
-        if self._object_is_ours():
-            return True
-        target = self._target
-        directory = target.path.rpartition(b"/")[0]
-        if (target.found is None or target.arrives) and self._provenance.is_vacated(directory):
-            return False
-        return self._covered(directory, below)
-
-    def _object_is_ours(self) -> bool:
-        target = self._target
-        if target.replaces:
-            return False
-        if target.descriptor >= 0 and self._provenance.holds(target.descriptor):
-            return True
-        if target.moved is not None:
-            parent, name = target.moved
-            return self._provenance.holds_entry(parent, name) or self._provenance.covers(parent, 0, _ALL_LEVELS)
-        return target.parent >= 0 and bool(target.name) and self._provenance.holds_entry(target.parent, target.name)
-
-    def directory_created_by_tree(self, directory: bytes, below: bytes) -> bool:
-        target = self._target
-        if self._provenance.is_vacated(directory):
-            return False
-        if directory == target.path and self._object_is_ours():
-            return True
-        return self._covered(directory, below)
-
-    def _covered(self, directory: bytes, below: bytes) -> bool:
-        """Climbs from the pinned parent, never by name: `directory` tells only how far up to begin."""
-        target = self._target
-        depth = target.path.count(b"/") - 1  # of the parent; the root has 0
-        skip = max(depth - _depth(directory), 0)
-        count = depth - skip - _depth(below)
-        if count <= 0:
-            return False
-        if target.above is not None:
-            return target.above.covers(skip, count)
-        parent = target.parent if target.parent >= 0 else self._parent_of_file()
-        if parent < 0:
-            return False
-        try:
-            return self._provenance.covers(parent, skip, count)
-        finally:
-            if parent != target.parent:
-                os.close(parent)
-
-    def _parent_of_file(self) -> int:
-        """The directory of an object that is known by its descriptor alone: by name, checked to hold exactly it."""
-        target = self._target
-        directory, _, name = target.path.rpartition(b"/")
-        try:
-            parent = os.open(directory or b"/", os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW)
-        except OSError:
-            return -1
-        same = False
-        try:
-            held, pinned = os.stat(name, dir_fd=parent, follow_symlinks=False), os.fstat(target.descriptor)
-            same = os.path.samestat(held, pinned)
-        except OSError:
-            pass
-        finally:
-            if not same:
-                os.close(parent)
-        return parent if same else -1
-
-    def git_config_changes(self) -> frozenset[str] | None:
-        if self._witness is not None:
-            return self._witness.changes()
-        if self._effect == RENAME and not self._target.arrives:  # it goes away, with a directory
-            return frozenset() if self.created_by_tree(b"/") else None
-        content = arriving_content(self._effect, self._target)
-        return changed_keys(b"", content) if content is not None else None
-
-    def git_danger(self) -> str | None:
-        if not self._looked:
-            self._looked = True
-            self._danger = self._look_for_danger()
-        return self._danger
-
-    def _look_for_danger(self) -> str | None:
-        if self._repositories is None:
-            return super().git_danger()
-        target = self._target
-        parent = target.parent if target.parent >= 0 else self._parent_of_file()
-        try:
-            return self._repositories.danger(Entry(self._effect, target, parent, self._witness, self._is_made))
-        finally:
-            if parent >= 0 and parent != target.parent:
-                os.close(parent)
-
-    def _is_made(self, directory: bytes) -> bool:
-        """Whether this session made that directory, or one above it; of one that is absent, what there is above it."""
-        while True:
-            try:
-                pin = os.open(directory, os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW)
-                break
-            except FileNotFoundError:
-                directory = directory.rpartition(b"/")[0] or b"/"
-            except OSError:
-                return False
-        try:
-            return not self._provenance.is_vacated(directory) and self._provenance.covers(pin, 0, _ALL_LEVELS)
-        finally:
-            os.close(pin)
-
-    def executable(self) -> bytes:
-        return self._executable
-
-    def trusted_executable(self) -> bytes:
-        return self._executable if self._profile.is_closed(self._executable) else b""
-
-
-class Authority:
-    """Decides by the profile, records in the ledger. `confirm_all` is `--confirm auto`."""
-
-    def __init__(
-        self, profile: Profile, ledger: Ledger, provenance: Provenance, aliases: Aliases, *, confirm_all: bool
+        aliases: Aliases,
+        keys: Keys,
+        name_of: Callable[[int], bytes],
+        confirmation: Confirmation,
     ) -> None:
         self._profile = profile
         self._aliases = aliases
         self._ledger = ledger
-        self._provenance = provenance
-        self._confirm_all = confirm_all
-        self._began = time.time_ns()
-        self._repositories = Repositories(profile.repository, profile.is_closed, self._is_writable)
-
-    def _is_writable(self, directory: bytes) -> bool:
-        """Whether what lies in it may be written, whatever the facts."""
-        decision = self._profile.settled(WRITE, directory + b"/x")
-        return decision is not None and decision.verdict == ALLOW
-
-    def judge(self, task: Task, effect: str, target: Target, witness: Witness | None = None) -> Decision:
-        """The profile's decision, without a record."""
-        decision = self._profile.settled(effect, target.path)
-        if decision is None:
-            facts = self._facts(task, effect, target, witness)
-            decision = self._profile.judge(effect, target.path, facts)
-        found = target.found
-        if (
-            effect in _WRITES
-            and target.descriptor >= 0
-            and not target.arrives
-            and not target.named
-            and not _is_named(target)
-        ):
-            return Decision(CONFIRM, None, "the name by which it was opened is gone, and it has another one")
-        if found is not None and found.st_nlink > 1 and self._is_old(target):
-            try:
-                name = self._aliases.protected_name(found, effect)
-            except TooMany:
-                return Decision(
-                    CONFIRM, None, "it has other names, and those of the protected files cannot be looked up"
-                )
-            decision = self._stricter(task, decision, effect, name, target, witness)
-        for place in self._aliases.protected_places(target.path):
-            decision = self._stricter(task, decision, effect, place, target, witness)
-        return decision
-
-    def _facts(self, task: Task, effect: str, target: Target, witness: Witness | None) -> EffectFacts:
-        return EffectFacts(
-            self._profile, self._provenance, target, task.executable, effect, witness, self._repositories
+        self._confirmation = confirmation
+        self.denials: Denials | None = None  # what the worker is told
+        self.intent: Intent | None = None  # the model that is asked too
+        self._notification = 0
+        self._keys = keys
+        self.left = NameEvaluator(profile, keys, aliases)
+        self.right: ObjectEvaluator | RemoteEvaluator = ObjectEvaluator(
+            profile, keys, provenance, aliases, repositories(profile), name_of
         )
 
-    def judge_asked(self, task: Task, effect: str, link: Target, target: Target) -> Decision | None:
+    def judge_apart(self, link: Link, names: int) -> None:
+        """From now on the right one is the one behind `link`; `names` is the directory of our descriptors."""
+        from pincer_trace.twin.remote import RemoteEvaluator
+
+        assert isinstance(self.right, ObjectEvaluator)
+        self.right = RemoteEvaluator(self._profile, self.right, link, names)
+
+    # -- judging ---------------------------------------------------------------------------------------------
+
+    def begin(self, notification: int = 0) -> None:
+        """Another call, which waits for an answer to `notification`: nothing that was judged before counts."""
+        self.left.begin()
+        self.right.begin()
+        self._confirmation.begin(notification)
+        self._notification = notification
+
+    def about(self, effect: str, target: Target, manner: str = "") -> None:
+        """What this call is as a whole, where it takes several judgements: a person is asked once for it."""
+        self._confirmation.about(effect, target, manner)
+
+    def judge(self, task: Task, effect: str, target: Target, witness: Witness | None = None) -> Judgement:
+        """What the twin says, without a record."""
+        claim = Claim.of(effect, target)
+        arrives, named = target.arrives, target.named
+        left = self.left.judge(task, claim, arrives=arrives, named=named, lies=target.lies)
+        right = self.right.judge(task, claim, target, witness)
+        return Judgement(claim, target, left, right, self.right.asked)
+
+    def judge_held(self, task: Task, effect: str, target: Target) -> Judgement:
+        """The caller has this access already, by a descriptor: what is done adds nothing to it. Raises Denied."""
+        claim = Claim.of(effect, target)
+        judgement = Judgement(claim, target, self.left.held(claim, target), self.right.held(claim, target))
+        if not self.permits(judgement):
+            self.refuse(task, effect, target, judgement)
+        return judgement
+
+    def judge_asked(self, task: Task, effect: str, link: Target, target: Target) -> Judgement | None:
         """The decision of a protection for the user's symbolic link that led to `target`: from now on it holds for that
         object by every name. None where there is none; what the tree itself links it can also open by its name.
         """
         if self.is_own(link) or target.found is None:
             return None
         reached = Target(link.path, descriptor=target.descriptor, found=target.found)
-        facts = EffectFacts(self._profile, self._provenance, reached, task.executable)
+        facts = Recording(self.right.facts(task, "", reached))
+        facts.also(link.path)
         decision = self._profile.judge(effect, link.path, facts)
         if decision.verdict == ALLOW or decision.rule is None or not decision.rule.tier:
             return None
         self._aliases.note_link(target.path, link.path, target.found)
-        return Decision(decision.verdict, decision.rule, f"it is also {display(link.path, 200)}: {decision.reason}")
+        by_link = Decision(decision.verdict, decision.rule, f"it is also {display(link.path, 200)}: {decision.reason}")
+        return Judgement(Claim.of(effect, target), target, by_link, by_link, facts.rows)
 
     def is_own(self, target: Target) -> bool:
         """Whether the tree made this object, or a directory above it."""
-        return EffectFacts(self._profile, self._provenance, target, b"").created_by_tree(b"/")
+        return self.right.facts(None, "", target).created_by_tree(b"/")
 
     def lies_in_own(self, target: Target) -> bool:
         """Whether the tree made the directory that it lies in, or one above that."""
         directory = target.path.rpartition(b"/")[0]
-        return EffectFacts(self._profile, self._provenance, target, b"").directory_created_by_tree(directory, b"/")
+        return self.right.facts(None, "", target).directory_created_by_tree(directory, b"/")
 
     def is_free(self, target: Target) -> bool:
         """Whether every file effect on it is allowed, so that a call with several need not ask for each."""
         found = target.found
         return (
-            (found is None or found.st_nlink < 2 or stat.S_ISDIR(found.st_mode) or not self._is_old(target))
+            (found is None or found.st_nlink < 2 or stat.S_ISDIR(found.st_mode) or not self.right.is_old(target))
             and self._profile.is_free(target.path)
             and not self._aliases.protected_places(target.path)
         )
-
-    def _is_old(self, target: Target) -> bool:
-        """Whether an object was there before this session: only then can it have a name that nobody judged."""
-        try:
-            if target.descriptor >= 0:
-                born = libc.birth_time(target.descriptor)
-            elif target.moved is not None:
-                born = libc.birth_time(*target.moved)
-            else:
-                born = libc.birth_time(target.parent, target.name)
-        except OSError:
-            return True
-        return born < self._began
-
-    def _stricter(
-        self,
-        task: Task,
-        decision: Decision,
-        effect: str,
-        name: bytes | None,
-        target: Target,
-        witness: Witness | None,
-    ) -> Decision:
-        """The decision by another name of the same object, where that is stricter."""
-        if name is None or not self.permits(decision):
-            return decision
-        other = self._profile.judge(effect, name, self._facts(task, effect, target, witness))
-        if other.verdict == ALLOW:
-            return decision
-        return Decision(other.verdict, other.rule, f"it is also {display(name, 200)}: {other.reason}")
-
-    def permits(self, decision: Decision) -> bool:
-        return decision.verdict == ALLOW or (decision.verdict == CONFIRM and self._confirm_all)
-
-    def demand(self, task: Task, effect: str, target: Target, witness: Witness | None = None) -> Decision:
-        """The decision, if it permits the effect. Raises Denied (recorded), LedgerFull."""
-        decision = self.judge(task, effect, target, witness)
-        if not self.permits(decision):
-            self.refuse(task, effect, target, decision)
-        return decision
-
-    def demand_link(self, task: Task, effect: str, target: Target) -> None:
-        """A symbolic link of this name would put what lies elsewhere in a protected place below it. Raises Denied."""
-        rule = self._profile.guarded_below(effect, target.path)
-        if rule is not None and not self.permits(rule.decide()):
-            self.refuse(task, effect, target, Decision(rule.verdict, rule, f"below this name: {rule.reason}"))
-
-    def refuse(self, task: Task, effect: str, target: Target, decision: Decision) -> NoReturn:
-        """Record a refusal by rule. Raises Denied, always."""
-        reason = decision.reason
-        if decision.verdict == CONFIRM:
-            reason = f"{reason}: {NOBODY_TO_ASK}" if reason else NOBODY_TO_ASK
-        self._record(task, effect, target, decision.verdict, _source(decision), reason)
-        raise Denied(reason)
-
-    def forbid(self, task: Task, effect: str, target: Target, reason: str) -> NoReturn:
-        """Record a refusal that no rule can lift. Raises Denied, always."""
-        self._record(task, effect, target, DENY, "built-in", reason)
-        raise Denied(reason)
-
-    def _record(self, task: Task, effect: str, target: Target, verdict: str, rule: str, reason: str) -> None:
-        dev, ino = _identity(target)
-        self._ledger.denied(
-            effect,
-            target.path,
-            pid=task.tid,
-            exe=task.executable,
-            dev=dev,
-            ino=ino,
-            verdict=verdict,
-            rule=rule,
-            reason=reason,
-            native=native.refuses(effect, target),
-        )
-
-    def intend(
-        self,
-        task: Task,
-        effect: str,
-        target: Target,
-        decision: Decision,
-        extra: dict[str, object] | None = None,
-    ) -> int:
-        """Write the intent. Raises LedgerFull: then nothing may happen."""
-        dev, ino = _identity(target)
-        return self._ledger.intent(
-            effect,
-            target.path,
-            pid=task.tid,
-            exe=task.executable,
-            dev=dev,
-            ino=ino,
-            verdict=decision.verdict,
-            rule=_source(decision),
-            reason=decision.reason,
-            extra=extra,
-        )
-
-    def done(self, sequence: int, error: int = 0) -> None:
-        """Write the outcome: 0, or the errno with which the kernel refused."""
-        self._ledger.outcome(sequence, error)
-
-    def note_failure(self, where: str, failure: BaseException, pid: int) -> None:
-        """Record that the supervisor failed, and that what was asked is refused."""
-        try:
-            self._ledger.failure(where, failure, pid=pid)
-        except LedgerFull:
-            pass  # it is refused all the same
 
     def cares_below(self, effect: str, directory: bytes) -> bool:
         """Whether a rule could refuse `effect` on something below `directory`."""
@@ -443,29 +234,161 @@ class Authority:
         """Whether this session can have put nothing into `directory`, or below it."""
         return self._profile.is_closed_below(directory)
 
+    # -- refusing --------------------------------------------------------------------------------------------
 
-def _is_named(target: Target) -> bool:
-    """Whether a pinned file that has a name has the one that the kernel tells: a descriptor keeps the one by which it
-    was opened, though the file may be moved on by another.
-    """
-    found = target.found
-    if found is None or not found.st_nlink or not stat.S_ISREG(found.st_mode):
-        return True
-    try:
-        return os.path.samestat(os.lstat(target.path), found)
-    except OSError as error:
-        return error.errno == errno.ENAMETOOLONG  # found by its walk, not told by the kernel
+    def permits(self, judgement: Judgement) -> bool:
+        """Whether it may be done: allowed, or confirmed."""
+        if judgement.verdict == ALLOW:
+            return True
+        return judgement.verdict == CONFIRM and self._confirmation.permits(judgement)
+
+    def demand(self, task: Task, effect: str, target: Target, witness: Witness | None = None) -> Judgement:
+        """The judgement, if it permits the effect. Raises Denied (recorded), Asked, LedgerFull."""
+        judgement = self.judge(task, effect, target, witness)
+        if not self.permits(judgement):
+            self.refuse(task, effect, target, judgement)
+        return judgement
+
+    def demand_link(self, task: Task, effect: str, target: Target) -> list[Judgement]:
+        """A symbolic link of this name would put what lies elsewhere in a protected place below it. What was judged.
+
+        Raises Denied, Asked.
+        """
+        if self._profile.guarded_below(effect, target.path) is None:
+            return []
+        claim = Claim.of(effect, target)
+        judgement = Judgement(claim, target, self.left.below(claim, target), self.right.below(claim, target))
+        if not self.permits(judgement):
+            self.refuse(task, effect, target, judgement)
+        return [judgement]
+
+    def refuse(self, task: Task, effect: str, target: Target, judgement: Judgement) -> NoReturn:
+        """Record a refusal by rule. Raises Denied, or Asked where it is not refused yet; nothing else."""
+        facts = told(effect, target.path, [(judgement.claim.effect, judgement.claim.path, judgement.asked)])
+        refusal = Refusal(task, effect, target, judgement, _source(judgement), judgement.votes(), facts)
+        code, words = judgement.code, ""
+        if judgement.verdict == CONFIRM:
+            why, words = self._confirmation.refusal(judgement, refusal)
+            code = why if why != codes.NOBODY_TO_ASK else code
+        self.record(refusal, code, words)
+        raise Denied(code)
+
+    def forbid(self, task: Task, effect: str, target: Target, reason: str, code: str = codes.BUILT_IN) -> NoReturn:
+        """Record a refusal that no rule can lift. Raises Denied, always."""
+        self.record(Refusal(task, effect, target, Decision(DENY, None, reason), "built-in", ()), code)
+        raise Denied(code)
+
+    def record(self, refusal: Refusal, code: str, words: str = "") -> None:
+        """Write the record of a refusal, `words` behind its reason. Raises LedgerFull."""
+        reason = ": ".join(part for part in (refusal.reason, words) if part)
+        self._ledger.denied(
+            refusal.effect,
+            refusal.path,
+            pid=refusal.pid,
+            exe=refusal.exe,
+            dev=refusal.dev,
+            ino=refusal.ino,
+            verdict=refusal.verdict,
+            rule=refusal.rule,
+            reason=reason,
+            code=code,
+            votes=refusal.votes,
+            facts=refusal.facts,
+            native=refusal.native,
+        )
+        if self.denials is not None and not refusal.native:
+            self.denials.tell(refusal.effect, refusal.path, code, refusal.rule, reason)
+
+    # -- performing ------------------------------------------------------------------------------------------
+
+    def consult(
+        self, task: Task, effect: str, target: Target, judged: Sequence[Judgement], path: bytes, to: bytes, flags: str
+    ) -> Sequence[Judgement]:
+        """The same with the model's opinion on the call as a whole, which is about `path` and `to` in these words.
+
+        What lies in a directory of the session's own is not asked about, nor what has no effect. Raises Denied, Asked.
+        """
+        first = judged[0]
+        if self.intent is None or effect == READ or self.lies_in_own(first.target):
+            return judged
+        from pincer_trace.twin.matter import Matter, Opinion, tighten
+
+        opinion = self.intent.opinion(Matter(effect, task.executable, _staged(path), _staged(to), flags))
+        if opinion is None:
+            if self._notification:
+                raise Asked(None)
+            opinion = Opinion(CONFIRM, "found out too late for asking the model whether it serves the task")
+        decision = tighten(first.right, opinion)
+        if decision is first.right:
+            return judged
+        right = self.right.tighten(first.claim, decision)
+        stricter = Judgement(first.claim, first.target, first.left, right, first.asked, opinion)
+        if not self.permits(stricter):
+            self.refuse(task, effect, target, stricter)
+        return stricter, *judged[1:]
+
+    def vote(self, action: bytes, request: Request, time: int) -> tuple[Share, ...]:
+        """Both votes on a request whose claims were judged. Raises Unheard."""
+        return self.left.vote(action, request, time), self.right.vote(action, request, time)
+
+    def confirm(self, judged: Sequence[Judgement]) -> list[int] | None:
+        """The records of the answers that confirm everything which needs it, each used once more; None without them."""
+        return self._confirmation.use(judged)
+
+    def token(self, action: bytes, digest: bytes) -> bytes:
+        """The token of what was confirmed, for exactly this action."""
+        return mint(self._keys.confirm, action, self._profile.digest, digest)
+
+    def intend(
+        self,
+        task: Task,
+        effect: str,
+        target: Target,
+        judgement: Judgement,
+        action: bytes,
+        digest: bytes,
+        extra: dict[str, object] | None = None,
+        facts: Sequence[Row] = (),
+    ) -> int:
+        """Write the intent. Raises LedgerFull: then nothing may happen."""
+        found = target.found
+        dev, ino = (found.st_dev, found.st_ino) if found is not None else (0, 0)
+        if self.intent is not None:
+            self.intent.note(effect, target.path)
+        return self._ledger.intent(
+            effect,
+            target.path,
+            pid=task.tid,
+            exe=task.executable,
+            dev=dev,
+            ino=ino,
+            verdict=judgement.verdict,
+            rule=_source(judgement),
+            reason=judgement.reason,
+            votes=judgement.votes(),
+            action=action,
+            request=digest,
+            facts=facts,
+            extra=extra,
+        )
+
+    def done(self, sequence: int, error: int = 0, post: str = "") -> None:
+        """Write the outcome: 0, or the errno with which the kernel refused; and what was seen afterwards."""
+        self._ledger.outcome(sequence, error, post)
+
+    def note_failure(self, where: str, failure: BaseException, pid: int) -> None:
+        """Record that the supervisor failed, and that what was asked is refused."""
+        try:
+            self._ledger.failure(where, failure, pid=pid)
+        except LedgerFull:
+            pass  # it is refused all the same
 
 
-def _identity(target: Target) -> tuple[int, int]:
-    found = target.found
-    return (found.st_dev, found.st_ino) if found is not None else (0, 0)
+def _staged(path: bytes) -> bytes:
+    """A path whose last component may be a staging name: each try of a program has another one."""
+    directory, slash, name = path.rpartition(b"/")
+    return directory + slash + staged_name(name) if name else path
 
 
 def _source(decision: Decision) -> str:
     return decision.rule.source if decision.rule is not None else ""
-
-
-def _depth(directory: bytes) -> int:
-    """How many components an absolute directory has."""
-    return directory.rstrip(b"/").count(b"/")

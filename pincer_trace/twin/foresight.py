@@ -6,7 +6,7 @@ import os
 
 from pincer_trace.gateway.repositories import ABSENT, Entry, Repositories
 from pincer_trace.profile import Facts
-from pincer_trace.twin.authority import Target
+from pincer_trace.twin.target import Target
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

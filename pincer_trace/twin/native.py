@@ -13,7 +13,7 @@ from pincer_trace.kernel import libc
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pincer_trace.twin.authority import Target
+    from pincer_trace.twin.target import Target
 
 _AT_EACCESS = 0x200  # the ids in force, not the real ones. <linux/fcntl.h>
 # Nothing but their own calls demands these, and for all of them the kernel wants to write and search the directory.

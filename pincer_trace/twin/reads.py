@@ -14,16 +14,23 @@ import time
 
 from pincer_trace.effects import READ
 from pincer_trace.profile import ALLOW
-from pincer_trace.twin.authority import Target
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pincer_trace.gateway.tasks import Task
     from pincer_trace.kernel.fastpath import FastPath
     from pincer_trace.ledger import Ledger
-    from pincer_trace.twin.authority import Authority
+    from pincer_trace.profile import Decision
+    from pincer_trace.twin.authority import Authority, Judgement
+    from pincer_trace.twin.target import Target
 
 _LIMIT = 50_000
+
+
+def _cannot(_task: Task, target: Target, _judgement: Judgement) -> None:
+    raise NotImplementedError(target.path)
 
 
 class Entry:
@@ -72,15 +79,30 @@ class Reads:
         self._counters: list[Entry] = []  # of the fast path
         self._reporting = threading.Lock()
         self.total = 0
+        # A read that was confirmed is performed like an effect, with records of its own; the engine says how.
+        self.perform: Callable[[Task, Target, Judgement], None] = _cannot
 
     def attach(self, fast: FastPath) -> None:
         """From now on this fast path answers what is in `hot`."""
         self._fast = self.files.fast = fast
 
     def admit(self, task: Task, target: Target, found: os.stat_result) -> Entry:
-        """Judge a read that `hot` does not know. Raises Denied (recorded)."""
+        """Judge a read that `hot` does not know. Raises Denied (recorded), Asked, LedgerFull."""
         target.needs = os.R_OK
-        decision = self._authority.demand(task, READ, target)
+        judgement = self._authority.demand(task, READ, target)
+        if judgement.verdict == ALLOW:
+            return self._note(task, target, found, judgement)
+        self.perform(task, target, judgement)
+        entry = Entry(task.executable, target.path, found.st_dev, found.st_ino, "")
+        entry.queued = True  # it has a record of its own
+        return entry
+
+    def admit_plain(self, task: Task, target: Target, found: os.stat_result) -> Entry | None:
+        """The same where that is allowed without more; else None: what is asked or refused takes the long way once."""
+        judgement = self._authority.judge(task, READ, target)
+        return self._note(task, target, found, judgement) if judgement.verdict == ALLOW else None
+
+    def _note(self, task: Task, target: Target, found: os.stat_result, decision: Decision) -> Entry:
         rule = decision.rule
         key = (task.executable_id, target.path, found.st_dev, found.st_ino)
         entry = self._entries.get(key)
@@ -90,7 +112,7 @@ class Reads:
             entry = Entry(task.executable, target.path, found.st_dev, found.st_ino, rule.source if rule else "")
             self._entries[key] = entry
         plain = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)  # the hot path opens without a further look
-        if plain and decision.verdict == ALLOW and (rule is None or not rule.when):
+        if plain and (rule is None or not rule.when):
             if len(self.hot) >= _LIMIT:
                 self._cool()
             self.hot[task.executable_id, found.st_dev, found.st_ino, found.st_ctime_ns] = entry

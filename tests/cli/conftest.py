@@ -11,6 +11,8 @@ import pytest
 import pincer_trace
 from pincer_trace.ledger import Session
 
+from .house import House
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(pincer_trace.__file__)))
 
 
@@ -70,3 +72,22 @@ def session(program):
     ledger.intent("unlink", b"/tree/" + b"d/" * 90 + b"end", **subject, **allow)
     ledger.close(3, 0)
     return made
+
+
+@pytest.fixture
+def make_house(program):
+    made = []
+
+    def make(**more):
+        made.append(House(program, **more))
+        return made[-1]
+
+    yield make
+    for house in made:
+        if house.session.ledger._fd >= 0:
+            house.end()
+
+
+@pytest.fixture
+def house(make_house):
+    return make_house()

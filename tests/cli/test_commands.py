@@ -63,9 +63,9 @@ LAYERS = "'landlock', 'landlock-truncate', 'landlock-scope', 'wait-killable'"
             "`ls -l 'a b'` is no subcommand; to run a command put -- before it: pincer-trace -- ls -l 'a b'",
         ),
         (
-            ["--confirm", "ask", "--", "ls"],
+            ["--confirm", "maybe", "--", "ls"],
             125,
-            "Invalid value for '--confirm': 'ask' is not one of 'deny', 'auto'" + SEE,
+            "Invalid value for '--confirm': 'maybe' is not one of 'deny', 'ask', 'auto'" + SEE,
         ),
         (["-p", "--", "ls"], 125, "-p needs a value: -p NAME|FILE"),
         (["--leftover", "--", "ls"], 125, "--leftover needs a value: --leftover kill|keep"),

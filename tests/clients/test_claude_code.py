@@ -154,3 +154,47 @@ def test_claude_code_is_told_of_a_denied_write(runner: support.Runner, claude: P
     assert answer["result"] == "Finished anyway."
     assert result.denied(start_file)
     assert any(entry["path"].startswith(str(new_file)) for entry in result.denied())
+
+
+def told(request: dict[str, Any]) -> list[str]:
+    """What pincer-trace's hook said up to a request, a piece each."""
+    pieces = []
+    for message in request["messages"]:
+        content = message["content"]
+        for block in content if isinstance(content, list) else [{"type": "text", "text": content}]:
+            text = block.get("text", "") if block["type"] == "text" else ""
+            if "which refused the following" in text:
+                pieces.append(text)
+    return pieces
+
+
+def test_the_next_model_turn_hears_of_a_refusal_once(runner: support.Runner, claude: Path) -> None:
+    """By Claude Code's own hooks: what was refused, by which rule, and what to do, in the request after that step."""
+    if support.PREFIX:
+        pytest.skip("nothing is denied natively")
+    start_file = runner.home / ".bashrc"
+    start_file.write_text("# mine\n")
+    os.chown(start_file, runner.identity.uid, runner.identity.gid)
+    (runner.work / "step.sh").write_text(f"echo 'touch /tmp/owned' >> {start_file}\n")
+    again = use("Bash", command="sh step.sh", description="append")
+    turns = [
+        [use("Bash", command="echo fine", description="nothing to tell")],
+        [again, use("Bash", command="echo beside", description="in the same step")],
+        [again],
+        [use("Write", file_path=str(runner.home / ".kshrc"), content="# not asked for\n")],
+        [say("Finished anyway.")],
+    ]
+    with MessagesApi(turns) as api:
+        result, answer = run(runner, claude, api, supervised=True)
+    assert answer["result"] == "Finished anyway."
+    assert result.err.count("--settings") == 1 and str(result.session / "claude.json") in result.err
+    steps = {len(tool_results(request)): told(request) for request in api.requests if request.get("tools")}
+    assert sorted(steps) == [0, 1, 3, 4, 5]
+    assert steps[0] == steps[1] == []
+    [first] = steps[3]
+    assert f'"{start_file}" was refused' in first and "default.toml:" in first and "Do not try it again" in first
+    assert f"--allow-write '{start_file}'" in first
+    assert steps[4] == steps[3]  # a repeat is counted, not repeated
+    assert steps[5][:1] == [first] and len(steps[5]) == 2
+    assert ".kshrc" in steps[5][1] and ".bashrc" not in steps[5][1]
+    assert sum(".bashrc" in line for line in (result.session / "denials.txt").read_text().splitlines()) == 1

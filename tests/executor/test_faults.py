@@ -149,9 +149,9 @@ REFUSED = {
 # Steps whose failure the engine may take for an answer: what is then believed is the stricter thing, as said there.
 FORGIVEN = frozenset(
     {
-        "twin.authority._parent_of_file: open",  # provenance is not known, so it is not the tree's own
-        "twin.authority._parent_of_file: stat",
-        "twin.authority._parent_of_file: fstat",
+        "twin.objects._parent_of_file: open",  # provenance is not known, so it is not the tree's own
+        "twin.objects._parent_of_file: stat",
+        "twin.objects._parent_of_file: fstat",
         "gateway.provenance.holds_entry: open",
         "gateway.tasks._open: readlink",  # the executable has no label, so no rule for it allows anything
         "gateway.tasks.descriptor: syscall",  # how the caller holds an object: not at all
@@ -160,9 +160,7 @@ FORGIVEN = frozenset(
         "gateway.provenance._needs_entry: fstat",
         "gateway.provenance.note: stat",  # what was made does not count as the tree's own
         "gateway.provenance.holds_entry: open",  # nor does what cannot be looked at
-        "twin.authority._parent_of_file: open", "twin.authority._parent_of_file: stat",
-        "twin.authority._parent_of_file: fstat",
-        "twin.authority._is_old: syscall",  # an object counts as old, so its other names are looked up
+        "twin.objects.is_old: syscall",  # an object counts as old, so its other names are looked up
         "executor.hot.read: pread", "executor.hot.read: syscall",  # the long way does it again
         "gateway.resolve.is_ours: open", "gateway.resolve.is_ours: read",  # the process counts as another's
         "executor.process._head: open", "executor.process._head: read",  # what will run cannot be told beforehand
@@ -216,7 +214,7 @@ class World:
         bench.provenance._born.clear()
         bench.authority._aliases._known.clear()
         bench.engine._identity._mask = -1
-        bench.authority._began = time.time_ns()  # what was made here was there before the session
+        bench.authority.right._began = time.time_ns()  # what was made here was there before the session
         os.umask(0o022)
         self.seen = len(bench.records())
 

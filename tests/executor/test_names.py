@@ -112,6 +112,8 @@ def test_p30_p98_sequences_answer_and_leave_the_same(bench, work, populated, tod
     leaves = snapshot(work)
     refill(work, populated)
     bench.reads.moved()
+    bench.provenance._vacated.clear()  # another tree: what the last sequence took from it is there again
+    bench.provenance._above_vacated.clear()
     ours = [bench.call(*call).error for call in todo]
     assert list(zip(todo, ours, strict=True)) == list(zip(todo, expected, strict=True))
     assert snapshot(work) == leaves

@@ -8,7 +8,7 @@ import pytest
 
 from pincer_trace.gateway.gitconfig import Hope, Written
 from pincer_trace.gateway.repositories import Entry, Repositories, Templates
-from pincer_trace.twin.authority import Target
+from pincer_trace.twin.target import Target
 
 GOOD, EVIL = b"[core]\n\tbare = false\n", b"[core]\n\tfsmonitor = x\n"
 REFERENCE = b"0" * 40 + b"\n"

@@ -13,7 +13,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pincer_trace.errors import UserError
 from pincer_trace.ledger.chain import genesis, head_message, link
-from pincer_trace.ledger.verify import verify
+from pincer_trace.ledger.read import load_session
+from pincer_trace.ledger.verify import _Walk, verify
 
 
 def run(make, allow, deny, *, effects: int = 5, ends: bool = True):
@@ -78,6 +79,20 @@ def test_a_torn_last_line_of_a_killed_run_is_a_note(make, allow, deny):
     found = verify(str(path))
     assert found.faults == []
     assert any("is torn (13 bytes)" in note for note in found.notes)
+
+
+def test_only_so_many_digests_are_remembered(make, allow, deny, monkeypatch):
+    """A head signs what was written a moment ago: one that signs an older record is none that we wrote."""
+    monkeypatch.setattr("pincer_trace.ledger.verify._REMEMBERED", 8)
+    path = run(make, allow, deny, effects=40)
+    walk = _Walk(load_session(str(path)))
+    found = walk.walk(str(path))
+    assert (found.faults, found.notes) == ([], [])
+    assert len(walk._digests) == 8
+    whole = lines(path)
+    head = next(line for line in whole if b'"kind":"head"' in line)
+    rewrite(path, chained_anew(path, [*whole, head.replace(b'{"seq":', b'{"seq":1')]))
+    assert any("which is none before it" in fault for fault in verify(str(path)).faults)
 
 
 def test_every_single_change_is_found(make, allow, deny):

@@ -73,6 +73,8 @@ def write(places):
             "rule 1: key 'x' is not known",
         ),
         ('[settings]\nfloor = "none"\n', 2, "settings: key 'floor': 'none' is none of full"),
+        ("[settings]\nhold = 0.5\n", 2, "settings: key 'hold': expected float >= 1.0"),
+        ('[settings]\nhold = "long"\n', 2, "settings: key 'hold': expected float"),
         ("[settings]\nflor = 1\n", 2, "settings: key 'flor' is not known; did you mean 'floor'?"),
         ("a = 1\na = 2\n", 2, "not TOML"),
         ("\n\na = \n", 3, "not TOML"),

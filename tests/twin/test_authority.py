@@ -9,7 +9,8 @@ import pytest
 
 from pincer_trace.effects import CHANGES, CREATE, EFFECTS, READ, RENAME, UNLINK, WRITE
 from pincer_trace.profile import ALLOW, CONFIRM, DENY
-from pincer_trace.twin.authority import Denied, Target
+from pincer_trace.twin.authority import Denied
+from pincer_trace.twin.target import Target
 
 AT = -100
 

@@ -26,13 +26,13 @@ def counts(bench) -> dict[str, int]:
 def judged(bench, monkeypatch) -> list[str]:
     """The paths that are judged from now on."""
     paths: list[str] = []
-    real = bench.authority.demand
+    real = bench.authority.judge
 
-    def demand(task, effect, target, *rest):
+    def judge(task, effect, target, *rest):
         paths.append(os.path.relpath(os.fsdecode(target.path)))
         return real(task, effect, target, *rest)
 
-    monkeypatch.setattr(bench.authority, "demand", demand)
+    monkeypatch.setattr(bench.authority, "judge", judge)
     return paths
 
 
@@ -145,7 +145,7 @@ def test_an_inode_that_comes_round_again_is_judged_anew(bench, monkeypatch):
         if os.stat(name).st_ino == number:
             break
     assert read(bench, os.fsencode(name)).error == errno.EACCES
-    assert paths == [name]
+    assert set(paths) == {name}  # what the quick way does not allow is judged once more
 
 
 def test_a_directory_moved_by_us_is_named_anew(bench):

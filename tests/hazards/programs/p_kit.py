@@ -236,7 +236,7 @@ class Live:
     def engine(self) -> int:
         """The front's child, once it has a worker."""
         for _ in until("the engine", PATIENCE):
-            below = children(self.front)
+            below = [pid for pid in children(self.front) if name(pid) != "pincer-right"]
             if len(below) == 1 and children(below[0]):
                 return below[0]
         raise AssertionError
@@ -287,6 +287,14 @@ def children(pid: int) -> list[int]:
             with contextlib.suppress(OSError):
                 found += [int(word) for word in Path(f"/proc/{pid}/task/{thread}/children").read_text().split()]
     return found
+
+
+def name(pid: int) -> str:
+    """What `ps` calls it."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().rstrip("\n")
+    except OSError:
+        return ""
 
 
 def state(pid: int) -> str:

@@ -1,0 +1,118 @@
+"""From judged claims to an effect that may be performed: the request, both votes, the eight checks, the intent.
+
+Preview and commit of one call. What was voted on are the claims as they were judged; what is checked against it is
+formed anew, from the pins and arguments with which the handler is about to act.
+"""
+
+from __future__ import annotations
+
+import os
+
+from pincer_trace.effects import CHMOD, CREATE
+from pincer_trace.executor.acceptance import Rejected
+from pincer_trace.gateway.request import Claim, Request
+from pincer_trace.gateway.resolve import look
+from pincer_trace.profile import CONFIRM
+from pincer_trace.twin import artifact, codes
+from pincer_trace.twin.authority import Judgement
+from pincer_trace.twin.evaluator import Unheard
+from pincer_trace.twin.facts import told
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pincer_trace.executor.context import Context
+    from pincer_trace.gateway.request import Argument
+    from pincer_trace.gateway.tasks import Task
+    from pincer_trace.twin.target import Target
+
+_ATTEMPTS = 3  # to vote, when we were stopped in between for longer than a vote counts
+
+
+def commit(
+    c: Context,
+    task: Task,
+    effect: str,
+    target: Target,
+    judged: Judgement | Sequence[Judgement],
+    *,
+    flags: int = 0,
+    mode: int = 0,
+    arguments: Sequence[Argument] = (),
+    extra: dict[str, object] | None = None,
+) -> int:
+    """The sequence number of the intent, after which the effect is performed at once, as `outcome.Outcome`.
+
+    `judged` is everything that the call does, the effect that gives the record its name first. Raises Denied
+    (recorded), LedgerFull.
+    """
+    every = (judged,) if isinstance(judged, Judgement) else judged
+    if c.authority.intent is not None:
+        every = _consulted(c, task, effect, target, every, mode, arguments, extra or {})
+    claims = [judgement.claim for judgement in every]
+    arguments = (c.identity.in_force, *arguments)
+    preview = Request.of(c.origin, task.subject, effect, claims, flags=flags, mode=mode, arguments=arguments)
+    own = [Claim.of(judgement.claim.effect, judgement.target) for judgement in every]
+    request = Request(preview.head, own, preview.tail)
+    weakest = every[0]
+    for judgement in every:
+        if judgement.verdict == CONFIRM:
+            weakest = judgement
+            break
+    grants = c.authority.confirm(every) if weakest.verdict == CONFIRM else None
+    for attempt in range(_ATTEMPTS):
+        action = artifact.action_id()
+        try:
+            shares = c.authority.vote(action, preview, artifact.now())
+        except Unheard as unheard:
+            c.authority.forbid(task, effect, target, unheard.reason, unheard.code)
+        token = c.authority.token(action, shares[0].digest) if grants is not None else b""
+        try:
+            c.acceptance.accept(shares, request, artifact.now(), token=token, objects=lambda: _are_there(every))
+        except Rejected as rejected:
+            if rejected.code == codes.STALE and attempt < _ATTEMPTS - 1:
+                continue
+            c.authority.forbid(task, effect, target, rejected.reason, rejected.code)
+        break
+    if grants:
+        extra = {**(extra or {}), "confirmed": grants}
+    facts = told(effect, target.path, [(one.claim.effect, one.claim.path, one.asked) for one in every])
+    return c.authority.intend(task, effect, target, weakest, action, shares[0].digest, extra, facts)
+
+
+def _consulted(
+    c: Context,
+    task: Task,
+    effect: str,
+    target: Target,
+    every: Sequence[Judgement],
+    mode: int,
+    arguments: Sequence[Argument],
+    extra: dict[str, object],
+) -> Sequence[Judgement]:
+    """With the model's opinion. It hears of both ends of a call that has two, and of permissions that are given."""
+    path, to = target.path, b""
+    if "from" in extra:
+        path, to = os.fsencode(str(extra["from"])), target.path
+    elif "to" in extra:
+        to = os.fsencode(str(extra["to"]))
+    flags = ""
+    if effect == CHMOD and isinstance(arguments[0], int):
+        flags = f"mode {arguments[0]:04o}"
+    elif effect == CREATE and mode & 0o111:
+        flags = "executable"
+    return c.authority.consult(task, effect, target, every, path, to, flags)
+
+
+def _are_there(judged: Sequence[Judgement]) -> bool:
+    """Whether every entry that is to be removed, moved or replaced still holds the object that was judged."""
+    for judgement in judged:
+        target = judgement.target
+        if target.found is None or target.parent < 0 or target.lies or target.descriptor >= 0:
+            continue
+        parent, name = target.moved or (target.parent, target.name)
+        found = look(parent, name)
+        if found is None or not os.path.samestat(found, target.found):
+            return False
+    return True

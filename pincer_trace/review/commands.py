@@ -1,0 +1,162 @@
+"""`why` and `replay` on the command line."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from pincer_trace import effects, paths
+from pincer_trace.errors import UserError
+
+_DEFAULT = click.core.ParameterSource.DEFAULT
+# These are about the entry of a directory; the others follow a symbolic link to what it means.
+_ON_THE_ENTRY = frozenset({"rename", "link", "symlink", "unlink", "rmdir", "mkdir", "mknod", "bind"})
+
+_session_dir = click.option(
+    "--session-dir", metavar="DIR", help="Where sessions are kept. [default: in the user's state directory]"
+)
+_profile_option = click.option(
+    "-p", "--profile", default="default", show_default=True, metavar="NAME|FILE", help="The profile to ask."
+)
+_allow_write_option = click.option(
+    "--allow-write", multiple=True, metavar="PATH", help="As in a run with this option. Repeatable."
+)
+_protect_option = click.option(
+    "--protect", multiple=True, metavar="PATH", help="As in a run with this option. Repeatable."
+)
+
+
+@click.command()
+@click.argument("effect", metavar="EFFECT|SEQ")
+@click.argument("target", metavar="TARGET|[SESSION]", required=False)
+@_profile_option
+@click.option("--command", metavar="PROGRAM", help="As in a run of PROGRAM: some rules are for one program only.")
+@_allow_write_option
+@_protect_option
+@_session_dir
+@click.pass_context
+def why(
+    ctx: click.Context,
+    effect: str,
+    target: str | None,
+    profile: str,
+    command: str | None,
+    allow_write: tuple[str, ...],
+    protect: tuple[str, ...],
+    session_dir: str | None,
+) -> int:
+    """Explain what would be decided, or a record of the log.
+
+    What would be decided about EFFECT on TARGET: a path, or //HOST:PORT for connect and send. Or what was decided in
+    record SEQ, a number as `log` shows it, of SESSION, which is as there. The exit status is 0 if it is, or was,
+    allowed, else 1.
+    """
+    from pincer_trace.cli import NAME, places_for, refuse_effect
+    from pincer_trace.profile import Overlay, load
+    from pincer_trace.profile.show import explain
+    from pincer_trace.review.why import explained, find, foretold, heading
+    from pincer_trace.twin.foresight import PathFacts
+
+    if effect.isascii() and effect.isdecimal():
+        for name in ("profile", "command", "allow_write", "protect"):
+            if ctx.get_parameter_source(name) is not _DEFAULT:
+                option = "--" + name.replace("_", "-")
+                raise click.UsageError(f"{option} is not for a record; `{NAME} replay` asks another profile", ctx)
+        from pincer_trace.ledger import read
+
+        path = read.find_session(target, session_dir)
+        record = find(path, int(effect))
+        _print_rows(*heading(record), explained(path, record))
+        return 0 if record["kind"] in ("intent", "reads") else 1
+    if effect not in effects.EFFECTS:
+        refuse_effect(effect)
+    if target is None:
+        raise click.UsageError("Missing argument 'TARGET'", ctx)
+    places = places_for(command)
+    asked = resolve_target(effect, target)
+    loaded = load(profile, places, overlay=Overlay(allow_write=allow_write, protect=protect))
+    said = explain(loaded, effect, asked, PathFacts(loaded, effect, asked))
+    _print_rows(said.verdict, f"{effect} {paths.display(asked, 5000)}", foretold(loaded, said))
+    return 0 if said.verdict == "allow" else 1
+
+
+def _print_rows(verdict: str, what: str, rows: list[tuple[str, str]]) -> None:
+    """A verdict, and why: a row's name stands in front of its first line only."""
+    from pincer_trace.cli import Printer
+
+    printer = Printer()
+    style = {"allow": "green", "confirm": "yellow"}.get(verdict, "red")
+    printer.line([(f"{verdict:8}", style), (what, "bold")])
+    last = ""
+    for name, text in rows:
+        # a line to copy stays as it is where that is safe: `display` would double its backslashes
+        shown = text if text.isascii() and text.isprintable() else paths.display(text, 5000)
+        printer.line([(f"{'' if name == last else name:8}", "dim"), (shown, "")])
+        last = name
+
+
+@click.command()
+@click.argument("session", required=False)
+@click.option(
+    "-p", "--profile", metavar="NAME|FILE", help="The profile to ask. [default: the session's own, as it is now]"
+)
+@_allow_write_option
+@_protect_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON object for each difference, and one with the counts.")
+@_session_dir
+def replay(
+    session: str | None,
+    profile: str | None,
+    allow_write: tuple[str, ...],
+    protect: tuple[str, ...],
+    as_json: bool,
+    session_dir: str | None,
+) -> int:
+    """Show what another profile would decide in a session.
+
+    Every record is decided again, and what would differ is shown, grouped and counted. SESSION is an id, a unique
+    prefix of one, or a session's directory; without it, the latest. It is judged for the places and with the options of
+    its own run, and with those given here. The exit status is 1 if something differs.
+
+    Not seen: names below a directory that was moved, what a refused call would have asked next, what a program would
+    have done instead, and other names of a file but those that decided then. Where the verdict depends on what was not
+    recorded, it is shown as what cannot be told. What the supervisor refuses without a rule stays refused; no person
+    and no model is asked again.
+    """
+    import json
+
+    from pincer_trace.cli import Printer, complain_of
+    from pincer_trace.ledger import read
+    from pincer_trace.review.past import Past
+    from pincer_trace.review.replay import Replay
+
+    past = Past(read.find_session(session, session_dir))
+    loaded = past.profile(profile, allow_write=allow_write, protect=protect)
+    found = Replay(past, loaded)
+    found.run()
+    printer = Printer()
+    if as_json:
+        for thing in found.objects():
+            print(json.dumps(thing, separators=(",", ":")))
+    else:
+        for line in found.lines():
+            printer.line(line)
+    complain_of(past.path, found.damage)
+    return 1 if found.differ else 0
+
+
+def resolve_target(effect: str, target: str) -> bytes:
+    """The path as the gateway gives it to a profile: absolute, real, of what the effect is about."""
+    raw = os.fsencode(target)
+    if not raw:
+        raise UserError("TARGET is empty: name a path, or //HOST:PORT")
+    if effect in (effects.CONNECT, effects.SEND):
+        return raw if raw.startswith(b"/") else b"//" + raw
+    head, tail = os.path.split(raw.rstrip(b"/"))
+    if effect not in _ON_THE_ENTRY or tail in (b"", b".", b".."):
+        return os.path.realpath(raw)
+    return os.path.join(os.path.realpath(head or b"."), tail)
+
+
+COMMANDS = (why, replay)

@@ -1,0 +1,95 @@
+"""What both evaluators share: a ballot of what each has judged itself, and the vote that follows from it."""
+
+from __future__ import annotations
+
+from pincer_trace.profile import ALLOW, DENY, Decision
+from pincer_trace.twin.artifact import Share, strictest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pincer_trace.gateway.request import Claim, Request
+    from pincer_trace.profile import Profile
+    from pincer_trace.twin.artifact import Mac
+    from pincer_trace.twin.target import Target
+
+HELD = "the caller holds a descriptor with this access"
+
+
+class Evaluator:
+    """Judges claims, and votes on requests that are made of claims which it has judged: nobody hands it a verdict.
+
+    The ballot is that of one call; `begin` empties it.
+    """
+
+    by = ""
+
+    def __init__(self, profile: Profile, key: Mac, bind: Mac) -> None:
+        self._profile = profile
+        self._key = key
+        self._bind = bind
+        self._ballot: dict[Claim, str] = {}
+
+    def begin(self) -> None:
+        """Another call: what was judged before counts no more."""
+        self._ballot.clear()
+
+    def cast(self, claim: Claim, decision: Decision) -> Decision:
+        """Keep the verdict for the vote."""
+        self._ballot[claim] = decision.verdict
+        return decision
+
+    def held(self, claim: Claim, target: Target) -> Decision:
+        """The caller has this access already, by a descriptor: what is done adds nothing to it."""
+        return self.cast(claim, Decision(ALLOW, None, HELD))
+
+    def below(self, claim: Claim, target: Target) -> Decision:
+        """The verdict on a symbolic link of this name for what it would put in a protected place below it."""
+        rule = self._profile.guarded_below(claim.effect, claim.path)
+        if rule is None:
+            return self.cast(claim, Decision(DENY, None, "nothing is protected below this name"))
+        return self.cast(claim, Decision(rule.verdict, rule, f"below this name: {rule.reason}"))
+
+    def tighten(self, claim: Claim, decision: Decision) -> Decision:
+        """A third has judged it more strictly: then that counts. It cannot make the vote looser."""
+        self._ballot[claim] = strictest(self._ballot.get(claim, DENY), decision.verdict)
+        return decision
+
+    def vote(self, action: bytes, request: Request, time: int) -> Share:
+        """The strictest verdict on the claims of `request`, signed: deny where it has not judged one of them."""
+        ballot, verdict = self._ballot, ALLOW if request.claims else DENY
+        for claim in request.claims:
+            judged = ballot.get(claim, DENY)
+            if judged != ALLOW:
+                verdict = strictest(verdict, judged)
+        digest = self._bind.tag(request.data)
+        return Share.sign(self._key, self.by, action, self._profile.digest, digest, time, verdict)
+
+
+class Unheard(Exception):
+    """An evaluator in a process of its own gave no answer that counts; `code` tells which way it did not."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+
+
+class NoVerdict(Decision):
+    """A denial for that reason."""
+
+    __slots__ = ("code",)
+
+    def __init__(self, unheard: Unheard) -> None:
+        super().__init__(DENY, None, unheard.reason)
+        self.code = unheard.code
+
+
+class Mismatch(Decision):
+    """A denial since what an evaluator sees is not what the gateway described."""
+
+    __slots__ = ()
+
+
+def mismatch(what: str) -> Mismatch:
+    """The denial, with what differs."""
+    return Mismatch(DENY, None, f"what was resolved is not what is there: {what}")

@@ -1,0 +1,1 @@
+"""For people: what a session asks, and their answers. Never imported by a run."""

@@ -1,0 +1,133 @@
+"""The other end of the approval channel: finding the sessions that go on, and talking to one of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+
+from pincer_trace import paths
+from pincer_trace.channel import address
+from pincer_trace.errors import UserError
+from pincer_trace.kernel import peers, procfs
+from pincer_trace.ledger import read
+from pincer_trace.ledger.session import sessions_directory
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any, Self
+
+SUPERVISED = (
+    "this process is supervised by pincer-trace itself: questions are seen and answered from outside of a run, "
+    "in another terminal"
+)
+_PATIENCE = 10.0  # seconds
+_MOST = 1 << 24  # bytes of one answer
+
+
+def refuse_when_supervised() -> None:
+    """Raises UserError inside of a supervised tree, where nothing could be answered anyway."""
+    if b"\nSeccomp:\t2\n" not in procfs.read("/proc/self/status"):
+        return
+    from pincer_trace.doctor import is_supervised
+
+    if is_supervised():
+        raise UserError(SUPERVISED)
+
+
+def running(directory: str | None = None) -> list[dict[str, Any]]:
+    """session.json of every session under `directory` that goes on and can be asked, the oldest first."""
+    found = []
+    parent = os.path.abspath(sessions_directory(directory))
+    for name in read.split_ids(directory)[0]:
+        path = os.path.join(parent, name)
+        if not read.is_running(path):
+            continue
+        try:
+            facts = read.load_session(path)
+        except UserError:
+            continue  # it ended just now
+        if facts["state"] == "running" and "feed" in facts:
+            found.append(facts)
+    return found
+
+
+def choose(selector: str | None, directory: str | None = None) -> dict[str, Any]:
+    """session.json of the session that `selector` means; without one, of the only one that goes on.
+
+    Question 1 of one session is not question 1 of another: where several go on, one has to be named.
+    """
+    if selector is None:
+        found = running(directory)
+        if not found:
+            raise UserError("no session goes on that asks: questions come from `pincer-trace --confirm ask -- COMMAND`")
+        if len(found) > 1:
+            ids = [str(facts["id"]) for facts in reversed(found)]
+            raise UserError(f"{len(ids)} sessions go on: {read.some(ids)}; name one of them")
+        return found[0]
+    facts = read.load_session(read.find_session(selector, directory))
+    name = paths.display(str(facts.get("id")))
+    if facts["state"] != "running":
+        raise UserError(f"session {name} has {facts['state']}: nothing of it can be answered any more")
+    if "feed" not in facts:
+        raise UserError(f"session {name} asks nobody: it was started with --confirm {facts.get('confirm')}")
+    return facts
+
+
+class Feed:
+    """A connection to one session's supervisor. Raises UserError when it cannot be had."""
+
+    def __init__(self, facts: dict[str, Any]) -> None:
+        self.id = paths.display(str(facts.get("id")))
+        self._rest = b""
+        feed = facts["feed"]
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(_PATIENCE)
+        try:
+            self._socket.connect(address(str(feed["name"])))
+            pid, uid = peers.credentials(self._socket)
+        except PermissionError as error:
+            self._socket.close()
+            raise UserError(SUPERVISED) from error
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            self._socket.close()
+            raise UserError(f"session {self.id} does not answer: it has ended") from error
+        if (pid, uid) != (feed.get("pid"), os.getuid()):
+            self._socket.close()
+            raise UserError(f"session {self.id} does not answer: its socket is not its supervisor's (process {pid})")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._socket.close()
+
+    def ask(self, **message: object) -> dict[str, Any]:
+        """One request; the answer. Raises UserError with the supervisor's words."""
+        try:
+            self._socket.sendall(json.dumps(message).encode("ascii") + b"\n", socket.MSG_NOSIGNAL)
+        except OSError:
+            pass  # it says why, or it has ended
+        try:
+            answer = json.loads(self._line())
+        except (OSError, ValueError, RecursionError) as error:
+            raise UserError(f"session {self.id} does not answer: it has ended") from error
+        if not isinstance(answer, dict) or not answer.get("ok"):
+            said = answer.get("error") if isinstance(answer, dict) else None
+            raise UserError(f"session {self.id}: {paths.display(str(said or 'no answer'))}")
+        return answer
+
+    def _line(self) -> bytes:
+        pieces = [self._rest]
+        size = len(self._rest)
+        while b"\n" not in pieces[-1]:
+            piece = self._socket.recv(1 << 16)
+            size += len(piece)
+            if not piece or size > _MOST:
+                raise ConnectionError
+            pieces.append(piece)
+        line, _, self._rest = b"".join(pieces).partition(b"\n")
+        return line

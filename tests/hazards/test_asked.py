@@ -1,0 +1,294 @@
+"""`--confirm ask` in real runs: who is held, who is not, and what an answer is worth (P75, P74, DESIGN 4)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+import support
+from hazards.programs.p_kit import Live, kill, state, until
+
+pytestmark = pytest.mark.both_identities
+
+PROFILE = """\
+description = "one file is asked about"
+extends = "default"
+
+[settings]
+hold = {hold}
+
+[[rule]]
+effects = ["change", "read"]
+paths = ["{{workspace}}/asked", "{{workspace}}/asked.tmp.*", "{{workspace}}/other"]
+verdict = "confirm"
+reason = "the test asks"
+protection = true
+"""
+
+
+class Run(Live):
+    """A run that asks, and the person in another terminal."""
+
+    def __init__(self, runner: support.Runner, command: list[str], hold: float = 60.0) -> None:
+        place = runner.base / "ask.toml"
+        place.write_text(PROFILE.format(hold=hold))
+        place.chmod(0o644)
+        for name in ("asked", "other"):
+            file = runner.work / name
+            file.write_text(f"{name}\n")
+            os.chown(file, runner.identity.uid, runner.identity.gid)
+        super().__init__(runner, command, options=("--quiet", "--confirm", "ask", "-p", str(place)))
+
+    def person(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """A command of the person's, about this session."""
+        program = [self.runner.identity.python, "-I", "-m", "pincer_trace", *words, str(self.session)]
+        return subprocess.run(
+            [*self.runner.identity.switch, *program],
+            env=self.environment, cwd=self.runner.base, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+
+    def pending(self, count: int = 1) -> list[dict[str, Any]]:
+        """The questions, once there are so many."""
+        for _ in until(f"{count} questions", 20):
+            if not list(self.sessions.rglob("session.json")):
+                continue
+            done = self.person("pending", "--json")
+            lines = [json.loads(line) for line in done.stdout.splitlines()]
+            if len(lines) >= count:
+                return lines
+        raise AssertionError
+
+    def answer(self, *words: str) -> None:
+        done = self.person(*words)
+        assert done.returncode == 0, done.stderr
+
+    def refusals(self) -> list[tuple[str, str]]:
+        """(code, name) of what was refused."""
+        found = [record for record in self.decisions() if record["kind"] == "denied" and not record.get("native")]
+        return [(record["code"], os.path.basename(record["path"])) for record in found]
+
+    def done(self, effect: str) -> list[dict[str, Any]]:
+        return [record for record in self.decisions() if record["effect"] == effect and record["outcome"] == "done"]
+
+
+def shell(text: str) -> list[str]:
+    return ["sh", "-c", textwrap.dedent(text)]
+
+
+def test_a_yes_lets_the_held_call_go_on_and_no_other(runner):
+    with Run(runner, shell("echo 1 >> asked; echo $?; echo 2 >> asked; echo $?")) as run:
+        (question,) = run.pending()
+        assert (question["effect"], os.path.basename(question["path"])) == ("write", "asked")
+        run.answer("approve", str(question["id"]))
+        assert run.line() == "0"
+        (question,) = run.pending()  # once is once
+        run.answer("deny", str(question["id"]))
+        assert run.line() == "2"
+        run.end()
+        assert (runner.work / "asked").read_text() == "asked\n1\n"
+        assert run.refusals() == [("REFUSED_BY_PERSON", "asked")]
+        (written,) = run.done("write")
+        answers = [record for record in ledger(run) if record["kind"] == "answer"]
+        assert written["extra"]["confirmed"] == [answers[0]["seq"]]
+        assert [record["answer"] for record in answers] == ["once", "deny"]
+        assert answers[0]["by"]["uid"] == runner.identity.uid
+
+
+def ledger(run: Run) -> list[dict[str, Any]]:
+    lines = (run.session / "ledger.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_a_confirmed_read_uses_its_yes_up(runner):
+    with Run(runner, shell("cat asked; cat asked; echo $?")) as run:
+        run.answer("approve", str(run.pending()[0]["id"]))
+        assert run.line() == "asked"
+        run.answer("deny", str(run.pending()[0]["id"]))
+        assert run.line() == "1"
+        assert [os.path.basename(record["path"]) for record in run.done("read") if record["pid"]] == ["asked"]
+
+
+def test_for_the_session_holds_for_every_process_and_a_no_outranks_it(runner):
+    with Run(
+        runner, shell("for i in 1 2 3; do sh -c 'echo x >> asked' && echo yes; done; echo y > other; echo $?")
+    ) as run:
+        run.answer("approve", str(run.pending()[0]["id"]), "--for", "session")
+        assert [run.line() for _ in range(3)] == ["yes"] * 3
+        (question,) = run.pending()
+        run.answer("deny", str(question["id"]), "--session")
+        assert run.line() == "2"
+    with Run(runner, shell("echo y > other; echo $?; read line; echo z > other; echo $?")) as run:
+        run.answer("deny", str(run.pending()[0]["id"]), "--session")
+        assert run.line() == "2"
+        run.say()
+        assert run.line() == "2"  # at once: nobody is asked again
+        assert run.refusals() == [("REFUSED_BY_PERSON", "other")] * 2
+
+
+def test_nobody_answers_and_a_late_yes_lets_another_process_pass(runner):
+    with Run(runner, shell("echo 1 >> asked; echo $?; read line; sh -c 'echo 2 >> asked'; echo $?"), hold=1.0) as run:
+        assert run.line(20) == "2"
+        assert run.refusals() == [("NOT_ANSWERED", "asked")]
+        run.answer("approve", str(run.pending()[0]["id"]))
+        run.say()
+        assert run.line() == "0"
+        assert (runner.work / "asked").read_text() == "asked\n2\n"
+
+
+def test_a_retry_under_another_staging_name_is_the_same_question(runner):
+    save = "f=asked.tmp.$$.$(printf %06x $(($$ * 7919 % 16777216))); echo $1 > $f && mv $f asked; echo $?"
+    with Run(runner, shell(f"sh -c '{save}' sh one; read line; sh -c '{save}' sh two")) as run:
+        for effect in ("create", "rename"):
+            (question,) = [question for question in run.pending() if question["effect"] == effect]
+            assert question["covers"] == "asked.tmp.*.*" if effect == "create" else question["to"].endswith("/asked")
+            run.answer("approve", str(question["id"]), "--for", "session")
+        assert run.line() == "0"
+        run.say()
+        assert run.line() == "0"
+        assert (runner.work / "asked").read_text() == "two\n"
+
+
+def test_p75_everybody_else_goes_on_while_a_person_thinks(runner):
+    with Run(
+        runner, shell("echo 1 >> asked & for i in $(seq 200); do echo $i > f$i; done; echo made; wait; echo end")
+    ) as run:
+        (question,) = run.pending()
+        assert run.line() == "made"
+        assert question["waiting"] == 1
+        run.answer("approve", str(question["id"]))
+        assert run.line() == "end"
+
+
+def test_p74_a_held_question_hears_signals(runner):
+    code = """\
+        import os, signal, threading
+        heard = []
+        signal.signal(signal.SIGUSR1, lambda *_: heard.append(1))
+        signal.siginterrupt(signal.SIGUSR1, True)
+        print(os.getpid(), flush=True)
+        class Stop(Exception): pass
+        def stop(*_): raise Stop
+        signal.signal(signal.SIGUSR1, stop)
+        try:
+            open("asked", "a")
+        except Stop:
+            print("heard", flush=True)
+        try:
+            open("asked", "a")
+        except PermissionError:
+            print("refused", flush=True)
+    """
+    with Run(runner, ["python3", "-c", textwrap.dedent(code)]) as run:
+        worker = int(run.line())
+        (question,) = run.pending()
+        kill(worker, signal.SIGUSR1)
+        assert run.line() == "heard"
+        (again,) = run.pending()
+        assert again["id"] == question["id"]  # the same question
+        run.answer("deny", str(again["id"]))
+        assert run.line() == "refused"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_p74_a_held_worker_can_be_ended(runner, number):
+    with Run(runner, shell("sh -c 'echo $$; echo 1 >> asked'; echo ended")) as run:
+        worker = int(run.line())
+        run.pending()
+        kill(worker, number)
+        assert run.line() == "ended"
+        run.end()
+        assert run.refusals() == []
+        assert (runner.work / "asked").read_text() == "asked\n"
+
+
+def test_the_end_of_the_front_ends_a_held_tree(runner):
+    with Run(runner, shell("echo $$; echo 1 >> asked")) as run:
+        worker = int(run.line())
+        run.pending()
+        engine = run.engine
+        kill(run.front)
+        for _ in until("the end of the tree", 10):
+            if state(worker) in "XZ" and state(engine) in "XZ":
+                break
+        assert (runner.work / "asked").read_text() == "asked\n"
+
+
+def test_what_is_performed_is_copied_after_the_answer(runner):
+    """While the question is held another thread writes another path into the call's memory."""
+    code = """\
+        import ctypes, os, threading, sys
+        libc = ctypes.CDLL(None, use_errno=True)
+        path = ctypes.create_string_buffer(b"asked", 64)
+        def swap():
+            sys.stdin.readline()
+            path.value = b"other"
+            print("swapped", flush=True)
+        threading.Thread(target=swap).start()
+        got = libc.open(path, os.O_WRONLY | os.O_APPEND)
+        print("opened" if got >= 0 else "refused", flush=True)
+    """
+    with Run(runner, ["python3", "-c", textwrap.dedent(code)]) as run:
+        (question,) = run.pending()
+        assert os.path.basename(question["path"]) == "asked"
+        run.say()
+        assert run.line() == "swapped"
+        run.answer("approve", str(question["id"]))
+        (question,) = run.pending()  # a yes to one is none to the other
+        assert os.path.basename(question["path"]) == "other"
+        run.answer("deny", str(question["id"]))
+        assert run.line() == "refused"
+        assert run.done("write") == []
+
+
+def test_identical_questions_are_one(runner):
+    with Run(runner, shell("for i in 1 2 3; do echo $i >> asked & done; wait; echo end")) as run:
+        for _ in until("three held calls", 20):
+            (question,) = run.pending()
+            if question["waiting"] == 3:
+                break
+        run.answer("approve", str(question["id"]), "--for", "session")
+        assert run.line() == "end"
+        assert len((runner.work / "asked").read_text().split()) == 4
+
+
+def test_a_worker_cannot_answer_itself(runner):
+    inside = f"{runner.identity.python} -I -m pincer_trace approve 1"
+    with Run(
+        runner,
+        shell(f"echo 1 >> asked & read line; {inside}; echo $?; wait; echo end"),
+    ) as run:
+        (question,) = run.pending()
+        run.say()
+        assert run.line() == "125"
+        assert b"supervised" in run.errors()
+        run.answer("deny", str(question["id"]))
+        assert run.line() == "end"
+        assert (runner.work / "asked").read_text() == "asked\n"
+
+
+def test_once_for_a_mode_is_not_for_another(runner):
+    with Run(runner, shell("chmod 600 asked; echo $?; chmod 4755 asked; echo $?")) as run:
+        (question,) = run.pending()
+        assert "mode 0600" in str(question.get("manner"))
+        run.answer("approve", str(question["id"]), "--for", "session")
+        assert run.line() == "0"
+        (question,) = run.pending()
+        assert "mode 4755" in str(question.get("manner"))
+        run.answer("deny", str(question["id"]))
+        assert run.line() == "1"
+
+
+def test_the_log_of_a_run_that_asked_is_whole(runner):
+    with Run(runner, shell("echo 1 >> asked; echo $?")) as run:
+        run.answer("approve", str(run.pending()[0]["id"]))
+        assert run.line() == "0"
+        run.end()
+        done = run.person("verify")
+        assert done.returncode == 0, done.stdout
+        assert Path(run.session).is_dir()
