@@ -70,9 +70,8 @@ class Acceptance:
         if not compare_digest(self._keys.bind.tag(own.data), left.digest):
             raise Rejected(codes.REQUEST_CHANGED, "what would be performed is not what was voted on")
         now = max(now, self._latest)  # a clock that went back makes nothing fresh again
-        for share in (left, right):
-            if not 0 <= now - share.time <= WINDOW:
-                raise Rejected(codes.STALE, f"the {share.by} vote is not fresh")
+        if not (0 <= now - left.time <= WINDOW and 0 <= now - right.time <= WINDOW):
+            raise Rejected(codes.STALE, "a vote is not fresh")
         if left.action in self._used or left.action in self._before:
             raise Rejected(codes.REPLAY, "this action was performed already")
         verdict = left.verdict if left.verdict == right.verdict else strictest(left.verdict, right.verdict)
@@ -86,6 +85,10 @@ class Acceptance:
         return left
 
     def _pair(self, shares: Sequence[Share]) -> tuple[Share, Share]:
+        if type(shares) is tuple and len(shares) == 2:  # what it nearly always is
+            left, right = shares
+            if type(left) is type(right) is Share and left.by == LEFT and right.by == RIGHT:
+                return left, right
         found: dict[str, Share] = {}
         if shares and not isinstance(shares, (tuple, list)):
             raise Rejected(codes.BAD_SHARE, "these are no votes")

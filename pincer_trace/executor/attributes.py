@@ -15,7 +15,7 @@ import struct
 from pincer_trace.effects import CHMOD, CHOWN, TRUNCATE, UTIME, WRITE, XATTR
 from pincer_trace.executor.commit import commit
 from pincer_trace.executor.outcome import Outcome
-from pincer_trace.gateway.resolve import Forbidden, live_name
+from pincer_trace.gateway.resolve import Forbidden, is_memory, live_name
 from pincer_trace.kernel import libc, table
 from pincer_trace.paths import display
 from pincer_trace.twin.target import Target
@@ -148,7 +148,7 @@ class Attributes:
         if not isinstance(effect, str):
             effect = effect(found)
         path = c.resolver.path_of(descriptor, origin)
-        if not path.startswith(b"/") or path.startswith(b"/memfd:"):
+        if not path.startswith(b"/") or is_memory(path, found):
             act(found)  # a pipe, a socket, a memfd: the worker's own, without a name
             return
         if found.st_nlink == 0 and c.staged.holds(found):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pincer_trace.executor.context import Context
     from pincer_trace.gateway.request import Argument
     from pincer_trace.gateway.tasks import Task
+    from pincer_trace.twin.facts import Row
     from pincer_trace.twin.target import Target
 
 _ATTEMPTS = 3  # to vote, when we were stopped in between for longer than a vote counts
@@ -47,19 +48,16 @@ def commit(
     `judged` is everything that the call does, the effect that gives the record its name first. Raises Denied
     (recorded), LedgerFull.
     """
-    every = (judged,) if isinstance(judged, Judgement) else judged
+    every: Sequence[Judgement] = (judged,) if isinstance(judged, Judgement) else judged
     if c.authority.intent is not None:
         every = _consulted(c, task, effect, target, every, mode, arguments, extra or {})
     claims = [judgement.claim for judgement in every]
     arguments = (c.identity.in_force, *arguments)
     preview = Request.of(c.origin, task.subject, effect, claims, flags=flags, mode=mode, arguments=arguments)
-    own = [Claim.of(judgement.claim.effect, judgement.target) for judgement in every]
-    request = Request(preview.head, own, preview.tail)
+    request = _own(preview, every)
     weakest = every[0]
-    for judgement in every:
-        if judgement.verdict == CONFIRM:
-            weakest = judgement
-            break
+    if weakest.verdict != CONFIRM and len(every) > 1:
+        weakest = next((judgement for judgement in every if judgement.verdict == CONFIRM), weakest)
     grants = c.authority.confirm(every) if weakest.verdict == CONFIRM else None
     for attempt in range(_ATTEMPTS):
         action = artifact.action_id()
@@ -75,10 +73,21 @@ def commit(
                 continue
             c.authority.forbid(task, effect, target, rejected.reason, rejected.code)
         break
-    if grants:
-        extra = {**(extra or {}), "confirmed": grants}
-    facts = told(effect, target.path, [(one.claim.effect, one.claim.path, one.asked) for one in every])
+    if grants is not None:
+        extra = {**(extra or {}), "confirmed": grants or "auto"}
+    facts: Sequence[Row] = ()
+    if len(every) > 1 or weakest.asked:
+        facts = told(effect, target.path, [(one.claim.effect, one.claim.path, one.asked) for one in every])
     return c.authority.intend(task, effect, target, weakest, action, shares[0].digest, extra, facts)
+
+
+def _own(preview: Request, every: Sequence[Judgement]) -> Request:
+    """The request once more, from what the handler is about to act on. Where no byte differs it is the same one."""
+    own = [Claim.of(judgement.claim.effect, judgement.target) for judgement in every]
+    for claim, judgement in zip(own, every, strict=True):
+        if claim.data != judgement.claim.data:
+            return Request(preview.head, own, preview.tail)
+    return preview
 
 
 def _consulted(

@@ -65,31 +65,31 @@ class Names:
     def _parent(self, task: Task, dirfd: int, address: int) -> tuple[int, bytes]:
         return self._c.resolver.parent(task, dirfd, self._c.tasks.read_path(task, address))
 
-    def _in_procfs(self, parent: int) -> bool:
-        """Whether the kernel is certain to refuse: procfs makes, moves and removes no names."""
-        return self._c.resolver.in_procfs(os.fstat(parent).st_dev)
-
-    def _target(self, parent: int, name: bytes, found: os.stat_result | None) -> Target:
+    def _target(
+        self, parent: int, name: bytes, found: os.stat_result | None, above: os.stat_result | None = None
+    ) -> Target:
         path = join(self._c.resolver.path_of(parent), name)
-        return Target(path, parent=parent, name=name.rstrip(b"/"), found=found)
+        return Target(path, parent=parent, name=name.rstrip(b"/"), found=found, above_found=above)
 
     # -- making ----------------------------------------------------------------------------------------------
 
-    def _absent(self, parent: int, name: bytes) -> None:
-        """Raises OSError EEXIST when the name is taken, ENOENT when its directory was removed."""
+    def _absent(self, parent: int, name: bytes) -> os.stat_result:
+        """The directory. Raises OSError EEXIST when the name is taken, ENOENT when its directory was removed."""
         if name.rstrip(b"/") in _DOTS or look(parent, name.rstrip(b"/")) is not None:
             raise OSError(errno.EEXIST, name)
-        if os.fstat(parent).st_nlink == 0:
+        above = os.fstat(parent)
+        if above.st_nlink == 0:
             raise OSError(errno.ENOENT, name)
+        return above
 
     def _mkdir(self, task: Task, dirfd: int, address: int, mode: int) -> int:
         c = self._c
         parent, name = self._parent(task, dirfd, address)
         try:
-            self._absent(parent, name)
-            if self._in_procfs(parent):
+            above = self._absent(parent, name)
+            if c.resolver.in_procfs(above.st_dev):  # which makes no names: the kernel says with which errno
                 os.mkdir(name, mode & 0o7777, dir_fd=parent)
-            target = self._target(parent, name, None)
+            target = self._target(parent, name, None, above)
             decision = c.authority.demand(task, MKDIR, target)
             mask = c.identity.take_mask(c.tasks, task)
             sequence = commit(c, task, MKDIR, target, decision, mode=mode & 0o7777, arguments=(mask,))
@@ -109,12 +109,12 @@ class Names:
             raise OSError(errno.EINVAL, "mknod")
         parent, name = self._parent(task, dirfd, address)
         try:
-            self._absent(parent, name)
+            above = self._absent(parent, name)
             if name.endswith(b"/"):
                 raise OSError(errno.ENOENT, name)
-            if self._in_procfs(parent):
+            if c.resolver.in_procfs(above.st_dev):
                 os.mknod(name, mode & 0o177777, 0, dir_fd=parent)
-            target = self._target(parent, name, None)
+            target = self._target(parent, name, None, above)
             effect = CREATE if kind in (0, stat.S_IFREG) else MKNOD
             if kind in (stat.S_IFCHR, stat.S_IFBLK) and device & 0xFFFFFFFF:  # device 0 is overlayfs's whiteout
                 raise OSError(errno.EPERM, name)  # no worker has CAP_MKNOD; we do not lend ours
@@ -136,10 +136,10 @@ class Names:
             raise OSError(errno.ENOENT, "symlink")
         parent, name = self._parent(task, dirfd, address)
         try:
-            self._absent(parent, name)
+            above = self._absent(parent, name)
             if name.endswith(b"/"):
                 raise OSError(errno.ENOENT, name)
-            target = self._target(parent, name, None)
+            target = self._target(parent, name, None, above)
             decision = c.authority.demand(task, SYMLINK, target)
             arrival = Arrival(c, task)
             arrival.link(SYMLINK, target, text)
@@ -211,7 +211,7 @@ class Names:
                 else:
                     number = c.resolver.number(source)
                     libc.linkat(c.resolver.names, number, parent, name, libc.AT_SYMLINK_FOLLOW)
-                outcome.saw(look(parent, name), found)
+                outcome.look_at(parent, name, found)
                 if own:
                     c.provenance.keep(parent, name)
                 arrival.settle()
@@ -235,20 +235,21 @@ class Names:
             bare = name.rstrip(b"/")
             found = None if bare in _DOTS else look(parent, bare)
             directory = bool(flags & _REMOVEDIR)
-            if self._in_procfs(parent):
+            above = os.fstat(parent)
+            if c.resolver.in_procfs(above.st_dev):
                 _remove(parent, name, directory)  # the kernel refuses, each case with its own errno
             if found is None or stat.S_ISDIR(found.st_mode) != directory or (name.endswith(b"/") and not directory):
                 refuse_removal(c.identity, parent, name, found, flags)
             if directory and found.st_nlink > 2 and _has_entries(parent, bare):
                 raise OSError(errno.ENOTEMPTY, name)
             effect = RMDIR if directory else UNLINK
-            target = self._target(parent, name, found)
+            target = self._target(parent, name, found, above)
             gone = is_place(c, target)
             decision = c.authority.demand(task, effect, target)
             sequence = commit(c, task, effect, target, decision, flags=flags)
             with Outcome(c, sequence) as outcome:
                 _remove(parent, name, directory)
-                outcome.saw(look(parent, bare))
+                outcome.look_at(parent, bare)
                 c.provenance.forget(found)
                 if gone:
                     c.provenance.vacate(target.path)
@@ -325,7 +326,7 @@ class Names:
                     _move_to_nothing(source, source_name, goal, goal_name)
                 else:
                     os.rename(source_name, goal_name, src_dir_fd=source, dst_dir_fd=goal)
-                outcome.saw(look(goal, goal_name.rstrip(b"/")), found)
+                outcome.look_at(goal, goal_name.rstrip(b"/"), found)
                 for path in gone:
                     c.provenance.vacate(path)
                 arrival.settle()

@@ -16,7 +16,7 @@ from pincer_trace.executor.context import ANSWERED
 from pincer_trace.executor.descriptors import OURS, WALK, covers, give, place
 from pincer_trace.executor.outcome import Outcome
 from pincer_trace.executor.reopening import Reopening, asked_of_the_kernel
-from pincer_trace.gateway.resolve import join, live_name, stat_or_close
+from pincer_trace.gateway.resolve import is_memory, join, live_name, stat_or_close
 from pincer_trace.kernel import libc
 from pincer_trace.kernel.libc import how, openat2
 from pincer_trace.kernel.notify import Continue
@@ -235,7 +235,7 @@ class Opens:
             c.reads.count(c.reads.admit(task, target, found))
             return self._reopening.again(identity, task, pin, flags, None, found)
         raw = c.resolver.path_of(pin, origin)
-        if raw.startswith(b"/memfd:"):
+        if is_memory(raw, found):
             return self._reopening.again(identity, task, pin, flags, None, found)
         target = Target(live_name(raw, found), parent=parent, name=name, descriptor=pin, found=found)
         target.needs = asked_of_the_kernel(flags)
@@ -371,9 +371,10 @@ class Opens:
     def _create(self, identity: int, task: Task, parent: int, name: bytes, flags: int, mode: int) -> object | None:
         """Make the absent `name` in `parent`; None when it appeared meanwhile (or a dangling link is there)."""
         c = self._c
-        if os.fstat(parent).st_nlink == 0 or c.resolver.in_procfs(os.fstat(parent).st_dev):
+        above = os.fstat(parent)
+        if above.st_nlink == 0 or c.resolver.in_procfs(above.st_dev):
             raise OSError(errno.ENOENT, name)  # a removed directory holds nothing; procfs makes nothing
-        target = Target(join(c.resolver.path_of(parent), name), parent=parent, name=name)
+        target = Target(join(c.resolver.path_of(parent), name), parent=parent, name=name, above_found=above)
         decision = c.authority.judge(task, CREATE, target)
         if not c.authority.permits(decision):
             if not c.staged.could_pass(task, (CREATE,), target, flags):

@@ -35,6 +35,15 @@ class Outcome:
         else:
             self._post = f"{found.st_dev}:{found.st_ino}"
 
+    def look_at(self, parent: int, name: bytes, judged: os.stat_result | None = None) -> None:
+        """The same, looked up: where that fails the effect is done all the same."""
+        try:
+            self.saw(os.stat(name, dir_fd=parent, follow_symlinks=False), judged)
+        except FileNotFoundError:
+            self.saw(None)
+        except OSError as error:
+            self._post = f"not seen: {error.strerror}"
+
     def leave_open(self) -> None:
         """Another thread performs the effect, and writes the outcome."""
         self._sequence = None

@@ -15,7 +15,7 @@ from pincer_trace.executor.commit import commit
 from pincer_trace.executor.context import ANSWERED
 from pincer_trace.executor.descriptors import OURS, WALK, covers, give, place
 from pincer_trace.executor.outcome import Outcome
-from pincer_trace.gateway.resolve import Forbidden, live_name
+from pincer_trace.gateway.resolve import Forbidden, is_memory, live_name
 from pincer_trace.kernel import procfs
 from pincer_trace.twin.target import Target
 
@@ -60,7 +60,7 @@ class Reopening:
             return self.held(identity, task, pin, flags, found, target)
         elif kind == stat.S_IFCHR and os.major(found.st_rdev) in _PTS_MAJORS:
             self._check_terminal(task, target, found.st_rdev, WRITE if writes else READ)
-        nameless = not path.startswith(b"/") or path.startswith(b"/memfd:")  # pipes and the like of the tree's own
+        nameless = not path.startswith(b"/") or is_memory(path, found)  # pipes and the like of the tree's own
         if nameless or (kind == stat.S_IFCHR and found.st_rdev in HARMLESS_DEVICES):
             sequence = None
         elif writes:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import stat
 import struct
 
+from pincer_trace.effects import EFFECTS
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
@@ -28,6 +30,20 @@ _INTEGER = struct.Struct(">cq")
 _OBJECT = struct.Struct(">QQ?QQIqq")
 _ABSENT = (False, 0, 0, 0, 0, 0)
 _count = _COUNT.pack
+
+
+_words: dict[str, bytes] = {}
+
+
+def _word(effect: str) -> bytes:
+    """The name of an effect with its length; there are few."""
+    word = _words.get(effect)
+    if word is None:
+        text = effect.encode()
+        word = _count(len(text)) + text
+        if effect in EFFECTS:
+            _words[effect] = word
+    return word
 
 
 class Claim:
@@ -73,10 +89,8 @@ class Claim:
                     0 if directory else found.st_ctime_ns,
                     0 if directory else found.st_size,
                 )
-            effect, path, name = self.effect.encode(), self.path, self.name
-            self._data = b"".join(
-                (_count(len(effect)), effect, _count(len(path)), path, _count(len(name)), name, numbers)
-            )
+            path, name = self.path, self.name
+            self._data = b"".join((_word(self.effect), _count(len(path)), path, _count(len(name)), name, numbers))
         return self._data
 
 
@@ -107,14 +121,13 @@ class Request:
 
         `flags` and `mode` are as the call has them, `arguments` what else it performs with: owners, times, texts.
         """
-        word = effect.encode()
         tail = [_NUMBERS.pack(flags & 0xFFFFFFFFFFFFFFFF, mode), _count(len(arguments))]
         for argument in arguments:
             if isinstance(argument, int):
                 tail.append(_INTEGER.pack(b"i", argument))
             else:
                 tail += (b"b", _count(len(argument)), argument)
-        return cls(b"".join((origin, subject, _count(len(word)), word)), claims, b"".join(tail))
+        return cls(origin + subject + _word(effect), claims, b"".join(tail))
 
 
 def origin(session: str, program: bytes) -> bytes:

@@ -331,6 +331,11 @@ def live_name(path: bytes, found: os.stat_result) -> bytes:
     return path.removesuffix(b" (deleted)")
 
 
+def is_memory(path: bytes, found: os.stat_result) -> bool:
+    """Whether that is a memfd, as /proc shows its name: it never had one in a directory."""
+    return path.startswith(b"/memfd:") and not found.st_nlink
+
+
 def _components(path: bytes) -> list[bytes]:
     """The components, last first; a trailing slash leaves an empty one, which demands a directory."""
     parts = path.split(b"/")

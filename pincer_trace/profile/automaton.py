@@ -56,7 +56,7 @@ class State:
 class Automaton:
     """`state(path)` gives the rules whose patterns match `path`, the first to be asked first."""
 
-    __slots__ = ("_directories", "_kinds", "_owners", "_root_key", "_states", "root")
+    __slots__ = ("_directories", "_kinds", "_last_path", "_last_state", "_owners", "_root_key", "_states", "root")
 
     def __init__(self, rules: tuple[Rule, ...]) -> None:
         kinds: list[object] = []
@@ -76,17 +76,23 @@ class Automaton:
         self._states: dict[frozenset[int], State] = {}
         self._directories: dict[bytes, State] = {}
         self.root = self._state(self._root_key)
+        self._last_path = b""
+        self._last_state = self._walk(b"")
 
     def state(self, path: bytes) -> State:
         """The state after an absolute `path`. A path that is not in normal form leads to the state without
         rules.
         """
+        if path == self._last_path:  # several ask for the same one, one after the other
+            return self._last_state
         directory, _, name = path.rpartition(b"/")
         state = self._directories.get(directory)
         if state is None or not name or not directory:  # the last: `/` and `//HOST:PORT`
-            return self._walk(path)
-        following = state.next.get(name)
-        return self.step(state, name) if following is None else following
+            found = self._walk(path)
+        else:
+            found = state.next.get(name) or self.step(state, name)
+        self._last_path, self._last_state = path, found
+        return found
 
     def _walk(self, path: bytes) -> State:
         """From the root, remembering where the directory led: most paths have neighbours."""

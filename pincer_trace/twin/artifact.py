@@ -17,6 +17,8 @@ from pincer_trace.profile import ALLOW, CONFIRM, DENY
 LEFT, RIGHT, INTENT = "left", "right", "intent"
 _SHARE = struct.Struct(">21sB16s32s32sQB")
 _LABEL = b"pincer-trace share 1\0"
+_ids: list[bytes] = []  # drawn already: one system call for many
+_AT_ONCE = 64
 _BLOCK = 64  # bytes that SHA-256 takes at a time
 _BY = {LEFT: 0, RIGHT: 1}
 _VERDICT = {ALLOW: 0, CONFIRM: 1, DENY: 2}
@@ -35,7 +37,10 @@ def now() -> int:
 
 def action_id() -> bytes:
     """A fresh 128-bit id."""
-    return urandom(16)
+    if not _ids:
+        fresh = urandom(16 * _AT_ONCE)
+        _ids.extend(fresh[at : at + 16] for at in range(0, len(fresh), 16))
+    return _ids.pop()
 
 
 class Keys:

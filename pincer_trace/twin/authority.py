@@ -65,10 +65,14 @@ class Judgement(Decision):
         asked: Sequence[Row] = (),
         opinion: Opinion | None = None,
     ) -> None:
-        stricter = left if STRICTNESS[left.verdict] > STRICTNESS[right.verdict] else right
-        if isinstance(left, Mismatch):
+        stricter = right
+        if left.verdict != ALLOW and (
+            STRICTNESS[left.verdict] > STRICTNESS[right.verdict] or isinstance(left, Mismatch)
+        ):
             stricter = left
-        super().__init__(stricter.verdict, stricter.rule, stricter.reason)
+        self.verdict = stricter.verdict
+        self.rule = stricter.rule
+        self.reason = stricter.reason
         self.claim = claim
         self.target = target
         self.left = left
@@ -145,6 +149,7 @@ class Authority:
         self.denials: Denials | None = None  # what the worker is told
         self.intent: Intent | None = None  # the model that is asked too
         self._notification = 0
+        self._begun = True  # something was judged for this call, which must be forgotten with the next
         self._keys = keys
         self.left = NameEvaluator(profile, keys, aliases)
         self.right: ObjectEvaluator | RemoteEvaluator = ObjectEvaluator(
@@ -162,17 +167,28 @@ class Authority:
 
     def begin(self, notification: int = 0) -> None:
         """Another call, which waits for an answer to `notification`: nothing that was judged before counts."""
-        self.left.begin()
-        self.right.begin()
-        self._confirmation.begin(notification)
         self._notification = notification
+        if self._begun:
+            self._begun = False
+            self.left.begin()
+            self.right.begin()
+            self._confirmation.begin(notification)
+
+    def _judge_first(self) -> None:
+        """The first judgement of a call: most calls are reads that need none."""
+        if not self._begun:
+            self._begun = True
+            self._confirmation.begin(self._notification)
 
     def about(self, effect: str, target: Target, manner: str = "") -> None:
         """What this call is as a whole, where it takes several judgements: a person is asked once for it."""
+        self._judge_first()
         self._confirmation.about(effect, target, manner)
 
     def judge(self, task: Task, effect: str, target: Target, witness: Witness | None = None) -> Judgement:
         """What the twin says, without a record."""
+        if not self._begun:
+            self._judge_first()
         claim = Claim.of(effect, target)
         arrives, named = target.arrives, target.named
         left = self.left.judge(task, claim, arrives=arrives, named=named, lies=target.lies)
@@ -181,6 +197,7 @@ class Authority:
 
     def judge_held(self, task: Task, effect: str, target: Target) -> Judgement:
         """The caller has this access already, by a descriptor: what is done adds nothing to it. Raises Denied."""
+        self._judge_first()
         claim = Claim.of(effect, target)
         judgement = Judgement(claim, target, self.left.held(claim, target), self.right.held(claim, target))
         if not self.permits(judgement):
@@ -191,6 +208,7 @@ class Authority:
         """The decision of a protection for the user's symbolic link that led to `target`: from now on it holds for that
         object by every name. None where there is none; what the tree itself links it can also open by its name.
         """
+        self._judge_first()
         if self.is_own(link) or target.found is None:
             return None
         reached = Target(link.path, descriptor=target.descriptor, found=target.found)
@@ -256,6 +274,7 @@ class Authority:
         """
         if self._profile.guarded_below(effect, target.path) is None:
             return []
+        self._judge_first()
         claim = Claim.of(effect, target)
         judgement = Judgement(claim, target, self.left.below(claim, target), self.right.below(claim, target))
         if not self.permits(judgement):
@@ -264,6 +283,7 @@ class Authority:
 
     def refuse(self, task: Task, effect: str, target: Target, judgement: Judgement) -> NoReturn:
         """Record a refusal by rule. Raises Denied, or Asked where it is not refused yet; nothing else."""
+        self._judge_first()
         facts = told(effect, target.path, [(judgement.claim.effect, judgement.claim.path, judgement.asked)])
         refusal = Refusal(task, effect, target, judgement, _source(judgement), judgement.votes(), facts)
         code, words = judgement.code, ""

@@ -59,16 +59,16 @@ class NameEvaluator(Evaluator):
 
         `arrives`: the object gets this name only now; `named`: it can have no other; `lies`: where it is until then.
         """
-        path = claim.path
-        if claim.name:
-            contradiction = self._contradiction(claim, lies or path)
-            if contradiction:
-                return self.cast(claim, mismatch(contradiction))
-        decision = self._decide(task.executable, claim.effect, path)
-        by_descriptor = not claim.name and not arrives and not named
-        if decision.verdict == ALLOW and claim.effect in _WRITES and by_descriptor and not _is_named(claim):
-            decision = Decision(CONFIRM, None, "the name by which it was opened is gone, and it has another one")
-        return self.cast(claim, decision)
+        contradiction = self._contradiction(claim, lies or claim.path) if claim.name else ""
+        if contradiction:
+            decision: Decision = mismatch(contradiction)
+        else:
+            decision = self._decide(task.executable, claim.effect, claim.path)
+            by_descriptor = not claim.name and not arrives and not named
+            if decision.verdict == ALLOW and by_descriptor and claim.effect in _WRITES and not _is_named(claim):
+                decision = Decision(CONFIRM, None, "the name by which it was opened is gone, and it has another one")
+        self._ballot[claim] = decision.verdict
+        return decision
 
     def _decide(self, label: bytes, effect: str, path: bytes) -> Decision:
         profile = self._profile

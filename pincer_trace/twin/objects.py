@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 import time
 
 from pincer_trace.effects import READ, RENAME, WRITE
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from pincer_trace.twin.target import Target
 
 _ALL_LEVELS = 4096  # up to the root
+_TYPE = 12  # where the type begins in a mode
 
 
 class EffectFacts(Facts):
@@ -206,9 +206,9 @@ class ObjectEvaluator(Evaluator):
         """The verdict on a claim, by what the pins of `target` show."""
         self.asked = ()
         contradiction = self._contradiction(claim, target)
-        if contradiction:
-            return self.cast(claim, mismatch(contradiction))
-        return self.cast(claim, self._decide(task, claim, target, witness))
+        decision = mismatch(contradiction) if contradiction else self._decide(task, claim, target, witness)
+        self._ballot[claim] = decision.verdict
+        return decision
 
     def held(self, claim: Claim, target: Target) -> Decision:
         """What is held is looked at all the same."""
@@ -268,7 +268,8 @@ class ObjectEvaluator(Evaluator):
                     CONFIRM, None, "it has other names, and those of the protected files cannot be looked up"
                 )
             decision = self._stricter(task, decision, effect, name, target, witness)
-        for place in self._aliases.protected_places(path):
+        places = self._aliases.protected_places(path)
+        for place in places:
             decision = self._stricter(task, decision, effect, place, target, witness)
         return decision
 
@@ -334,7 +335,10 @@ def repositories(profile: Profile) -> Repositories:
 
 
 def _is_same(one: os.stat_result, other: os.stat_result) -> bool:
-    return os.path.samestat(one, other) and stat.S_IFMT(one.st_mode) == stat.S_IFMT(other.st_mode)
+    """The same object, and of the same type."""
+    if one.st_ino != other.st_ino or one.st_dev != other.st_dev:
+        return False
+    return one.st_mode >> _TYPE == other.st_mode >> _TYPE
 
 
 def _depth(directory: bytes) -> int:

@@ -43,6 +43,7 @@ class Target:
         named: bool = False,
         lies: bytes = b"",
         manner: str = "",
+        above_found: os.stat_result | None = None,
     ) -> None:
         self.path = path
         self.needs = needs
@@ -57,7 +58,7 @@ class Target:
         self.replaces = replaces
         self.lies = lies
         self.manner = manner
-        self._place: tuple[int, int] | None = None
+        self._place = (above_found.st_dev, above_found.st_ino) if above_found is not None else None
 
     def comes_from(self, parent: int, name: bytes) -> None:
         """It is `name` in `parent` that will lie here, and gets this name only then."""
