@@ -82,10 +82,16 @@ def commit(
 
 
 def _own(preview: Request, every: Sequence[Judgement]) -> Request:
-    """The request once more, from what the handler is about to act on. Where no byte differs it is the same one."""
-    own = [Claim.of(judgement.claim.effect, judgement.target) for judgement in every]
-    for claim, judgement in zip(own, every, strict=True):
-        if claim.data != judgement.claim.data:
+    """The request once more, from what the handler is about to act on. Where nothing differs it is the same one."""
+    for judgement in every:
+        claim, target = judgement.claim, judgement.target
+        if (
+            claim.path is not target.path
+            or claim.name is not target.name
+            or claim.found is not target.found
+            or claim.place != target.place()
+        ):
+            own = [Claim.of(each.claim.effect, each.target) for each in every]
             return Request(preview.head, own, preview.tail)
     return preview
 
