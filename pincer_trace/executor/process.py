@@ -54,8 +54,9 @@ class Process:
         }
         for name, count in _NEW_IDENTITY.items():
             handlers[name] = self._sets_ids(count, group="gid" in name)
-        for name in ("setgroups", "capset", "prctl", "clone", "unshare"):
+        for name in ("setgroups", "capset", "prctl", "unshare"):
             handlers[name] = self._changes_identity
+        handlers["clone"] = self._clone
         for name in ("prlimit64", "sched_setparam", "sched_setscheduler", "sched_setaffinity", "sched_setattr",
                      "migrate_pages", "move_pages"):  # fmt: skip
             handlers[name] = lambda _i, task, a: self._on_other(a[0])
@@ -138,6 +139,11 @@ class Process:
     def _changes_identity(self, _identity: int, task: Task, _a: tuple[int, ...]) -> object:
         self._c.identity.note_change(task)
         return _REGISTERS_ONLY
+
+    def _clone(self, identity: int, task: Task, a: tuple[int, ...]) -> object:
+        if a[0] & (table.CLONE_FS | table.CLONE_THREAD) == table.CLONE_FS:
+            self._c.tasks.share_places()
+        return self._changes_identity(identity, task, a)
 
     def _sets_ids(self, count: int, *, group: bool) -> Handler:
         """The handler of a call whose first `count` arguments are user or group ids."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _PATH_MAX = 4096  # <linux/limits.h>, with the final NUL
 _FIRST = 256
 _EXECUTABLES = 4096
+_EVERYBODY = 0  # no process has this number
 _RDONLY = os.O_RDONLY | os.O_CLOEXEC
 _O_PATH = os.O_PATH | os.O_CLOEXEC
 _pread = os.pread
@@ -108,6 +109,7 @@ class Tasks:
         # Processes whose threads changed directory or umask: shared state, so it is read anew for each call.
         self.shared_cwd: set[int] = set()
         self._shared_umask: set[int] = set()
+        self._alone = True  # no process shares these with another
         with open("/proc/sys/kernel/pid_max", "rb") as limit_file:
             # No machine forks 10^5 times a second: a number cannot come round within this time (seconds).
             self._lifetime = min(1.0, int(limit_file.read()) / 100_000)
@@ -186,7 +188,8 @@ class Tasks:
             self._started = [entry for entry in self._started if entry not in ended]
             self.verified += [(entry[2], True) for entry in ended]
         if len(self.shared_cwd) + len(self._shared_umask) > 1024:
-            self.shared_cwd.intersection_update({t for t in self.shared_cwd if os.path.exists(f"/proc/{t}")})
+            living = {t for t in self.shared_cwd if t == _EVERYBODY or os.path.exists(f"/proc/{t}")}
+            self.shared_cwd.intersection_update(living)
             self._shared_umask = {tgid for tgid in self._shared_umask if os.path.exists(f"/proc/{tgid}")}
 
     def close(self) -> None:
@@ -293,7 +296,7 @@ class Tasks:
     def directory(self, task: Task) -> int:
         """The worker's working directory, O_PATH; the table's to close."""
         if task.cwd >= 0:
-            if not self.shared_cwd or task.tgid not in self.shared_cwd:
+            if self._alone and (not self.shared_cwd or task.tgid not in self.shared_cwd):
                 return task.cwd
             os.close(task.cwd)
             task.cwd = -1
@@ -316,9 +319,18 @@ class Tasks:
             if self._fast is not None:
                 self._fast.relative(False)
 
+    def share_places(self) -> None:
+        """A process begins that shares its directory and umask with another (CLONE_FS): from now on both are read anew
+        for each call of all, since the other may change them at any moment.
+        """
+        self._alone = False
+        self.shared_cwd.add(_EVERYBODY)
+        if self._fast is not None:
+            self._fast.relative(False)
+
     def mask(self, task: Task) -> int:
         """The worker's umask."""
-        if task.umask < 0 or (self._shared_umask and task.tgid in self._shared_umask):
+        if task.umask < 0 or not self._alone or (self._shared_umask and task.tgid in self._shared_umask):
             task.umask = procfs.status(task.tid).umask
         return task.umask
 

@@ -444,7 +444,7 @@ def _other_than(index: int, value: int) -> tuple[int, int, int, bool]:
     return (index, 0xFFFFFFFFFFFFFFFF, value, False)
 
 
-_CLONE_NEWUSER, _CLONE_NEWNS = 0x10000000, 0x00020000
+CLONE_FS, CLONE_THREAD, _CLONE_NEWUSER, _CLONE_NEWNS = 0x200, 0x10000, 0x10000000, 0x00020000
 _SECCOMP_SET_MODE_FILTER = 1
 _SECCOMP_FILTER_FLAG_NEW_LISTENER = 8
 _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_SECUREBITS, _PR_SET_MM = 4, 24, 28, 35
@@ -546,6 +546,8 @@ REGISTER_RULES = (
     RegisterRule("unshare", "refuse:EPERM", _flag(0, _CLONE_NEWNS)),
     RegisterRule("clone", "notify:identity", (0, _CLONE_NEWUSER | _CLONE_NEWNS, _CLONE_NEWUSER, True)),
     RegisterRule("unshare", "notify:identity", (0, _CLONE_NEWUSER | _CLONE_NEWNS, _CLONE_NEWUSER, True)),
+    # A process that shares directory and umask with its parent, and is no thread of it.
+    RegisterRule("clone", "notify:identity", (0, CLONE_FS | CLONE_THREAD | _CLONE_NEWNS, CLONE_FS, True)),
     *(  # effects on other processes (P69): pid 0 is the caller itself
         RegisterRule(name, "notify:others", _other_than(index, value))
         for name, index, value in (

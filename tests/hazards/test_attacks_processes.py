@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import support
-from hazards.path_programs.tools import SECRET, attack, give, notes, python, same_as_native
+from hazards.path_programs.tools import SECRET, attack, compiled, give, notes, python, same_as_native
 
 pytestmark = pytest.mark.both_identities
 
@@ -209,6 +209,15 @@ os.waitpid(pid, 0); make("second", mode=0o666)
 note("where", os.path.basename(os.getcwd())); note("mode", oct(os.stat("second").st_mode)); report()
 """,
     )
+
+
+def test_p18_a_shared_directory_is_read_for_each_call(runner: support.Runner) -> None:
+    """The other process may change it between two calls of this one, also while it is on its way there."""
+    program = compiled("places")
+    assert runner.native([program, "300"]).out == "0 wrong\n"
+    runner.fresh()
+    result = runner.supervise([program, "300"])
+    assert (result.status, result.out) == (0, "0 wrong\n"), result
 
 
 def test_p70_messages_of_others_are_not_taken(runner: support.Runner) -> None:
