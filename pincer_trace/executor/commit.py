@@ -76,7 +76,7 @@ def commit(
     if grants is not None:
         extra = {**(extra or {}), "confirmed": grants or "auto"}
     facts: Sequence[Row] = ()
-    if len(every) > 1 or weakest.asked:
+    if any(judgement.asked for judgement in every):
         facts = told(effect, target.path, [(one.claim.effect, one.claim.path, one.asked) for one in every])
     return c.authority.intend(task, effect, target, weakest, action, shares[0].digest, extra, facts)
 
