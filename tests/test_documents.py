@@ -68,6 +68,15 @@ def test_every_attack_is_on_the_page() -> None:
     assert not {name for name in written if name not in THREATS}
 
 
+def test_every_invariant_names_tests_that_exist() -> None:
+    rows = re.findall(r"^\| (\d) \| .* \| (.*) \|$", ARCHITECTURE, re.M)
+    assert [number for number, _ in rows] == list("123456789")
+    for number, shown in rows:
+        named = set(re.findall(r"test_\w+", shown))
+        assert named, number
+        assert named <= NAMES, named - NAMES
+
+
 def blocks(text: str) -> list[str]:
     """The lines of the fenced blocks."""
     return [line.strip() for block in re.findall(r"^```\n(.*?)^```", text, re.M | re.S) for line in block.splitlines()]
