@@ -37,7 +37,7 @@ from pincer_trace.kernel import fastpath, libc, procfs, table
 from pincer_trace.kernel.notify import Gone, Listener
 from pincer_trace.kernel.placement import Placement
 from pincer_trace.ledger import LedgerFull, summary
-from pincer_trace.paths import DENIALS_FILE
+from pincer_trace.paths import DENIALS_FILE, display
 from pincer_trace.twin import codes
 from pincer_trace.twin.artifact import Keys
 from pincer_trace.twin.authority import Authority, Denied
@@ -281,6 +281,7 @@ class Engine:
                 respond(number, error=errno.EACCES)
             except Asked as asked:
                 held.hold(notification, asked)
+                self._tell_question(asked)
             except Forbidden as forbidden:
                 self._record(tid, call, forbidden.path, forbidden.reason)
                 respond(number, error=errno.EACCES)
@@ -297,6 +298,15 @@ class Engine:
             except BaseException as failure:  # noqa: BLE001 - fail closed, with a record (P55)
                 self._fail(tid, call, failure)
                 respond(number, error=errno.EACCES)
+
+    def _tell_question(self, asked: Asked) -> None:
+        """A new question, for a line on the front's standard error."""
+        if asked.question is None or asked.refusal is None:
+            return
+        number, shown = asked.question.id, asked.question.shown
+        names = [display(name, 200) for name in (shown["path"], shown.get("to")) if isinstance(name, bytes)]
+        what = f"{shown['effect']} {' -> '.join(names)}"
+        self._send(f"question {what} waits for an answer: pincer-trace approve {number}, or deny {number}")
 
     def _attend(self) -> tuple[int, ...] | None:
         """While calls are held: one of them that is to be judged again, or None when a new call is there."""
@@ -370,8 +380,8 @@ class Engine:
         if not rest:
             return
         if self._keep:
+            self._abandoned = True  # first: the front's end must not pass for its death
             self._send(f"exit {self._status} {self._summary()}")
-            self._abandoned = True
             return
         self._told.set()
 

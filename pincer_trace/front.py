@@ -94,6 +94,9 @@ def run(options: RunOptions) -> int:
             _say(f"this kernel lacks {missing}")
         if options.confirm == "auto":
             _say("--confirm auto: effects that need a confirmation are allowed and recorded")
+        if options.confirm == "ask":
+            hold = f"{profile.settings.hold:g} s"
+            _say(f"what needs a confirmation waits up to {hold}: in another terminal, pincer-trace pending")
     from pincer_trace.kernel import libc
 
     libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)  # if the engine dies, the tree comes to us, to be ended
@@ -265,6 +268,18 @@ def _say(message: str) -> None:
         pass
 
 
+def _may_be_told() -> bool:
+    """Whether a line in between harms nobody: no program has the terminal for itself, and nobody keeps us waiting."""
+    import termios
+
+    try:
+        if os.isatty(2) and not termios.tcgetattr(2)[3] & termios.ICANON:
+            return False
+        return bool(select.select([], [2], [], 0)[1])
+    except (termios.error, OSError):
+        return False
+
+
 class _Front:
     """Waits for the engine's word and for signals, until the run has ended."""
 
@@ -335,6 +350,9 @@ class _Front:
                     self._signal(early, 0)
             elif word == b"stopped":
                 self._stop(int(rest))
+            elif word == b"question":
+                if not self._quiet and _may_be_told():
+                    self._last_line(rest)
             elif word == b"failed":
                 number, _, message = rest.partition(b" ")
                 if int(number) == NOT_EXECUTABLE:

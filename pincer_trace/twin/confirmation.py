@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pincer_trace.twin.authority import Judgement, Refusal
     from pincer_trace.twin.grants import Grants, Place
-    from pincer_trace.twin.questions import Questions
+    from pincer_trace.twin.questions import Question, Questions
     from pincer_trace.twin.target import Target
 
 _NOBODY = "needs a confirmation, and nobody can be asked in this run"
@@ -32,12 +32,14 @@ _TREE = b"tree"  # whom an answer is for: everything of the session
 class Asked(Exception):
     """The call waits: for a person, or for a model. It is judged again from the start, with a fresh copy of everything.
 
-    `refusal` is what is recorded if no answer comes; None where one is certain to come.
+    `refusal` is what is recorded if no answer comes; None where one is certain to come. `question` is the one that was
+    asked, where it is new.
     """
 
-    def __init__(self, refusal: Refusal | None) -> None:
+    def __init__(self, refusal: Refusal | None, question: Question | None = None) -> None:
         super().__init__("asked")
         self.refusal = refusal
+        self.question = question
 
 
 class Confirmation:
@@ -106,7 +108,7 @@ class Person(Confirmation):
             except TooManyQuestions as many:
                 return codes.TOO_MANY_QUESTIONS, f"needs a confirmation: {many}"
             if not isinstance(asked, Answer):
-                raise Asked(refusal)
+                raise Asked(refusal, asked if asked.asked == 1 else None)
             answer = asked
         if answer.yes:
             raise Asked(None)  # it came just now

@@ -35,7 +35,9 @@ protection = true
 class Run(Live):
     """A run that asks, and the person in another terminal."""
 
-    def __init__(self, runner: support.Runner, command: list[str], hold: float = 60.0) -> None:
+    def __init__(
+        self, runner: support.Runner, command: list[str], hold: float = 60.0, *, quiet: bool = True, **how: Any
+    ) -> None:
         place = runner.base / "ask.toml"
         place.write_text(PROFILE.format(hold=hold))
         place.chmod(0o644)
@@ -43,7 +45,8 @@ class Run(Live):
             file = runner.work / name
             file.write_text(f"{name}\n")
             os.chown(file, runner.identity.uid, runner.identity.gid)
-        super().__init__(runner, command, options=("--quiet", "--confirm", "ask", "-p", str(place)))
+        options = (*(("--quiet",) if quiet else ()), "--confirm", "ask", "-p", str(place))
+        super().__init__(runner, command, options=options, **how)
 
     def person(self, *words: str) -> subprocess.CompletedProcess[str]:
         """A command of the person's, about this session."""
@@ -244,6 +247,35 @@ def test_what_is_performed_is_copied_after_the_answer(runner):
         run.answer("deny", str(question["id"]))
         assert run.line() == "refused"
         assert run.done("write") == []
+
+
+def test_a_question_is_told_on_standard_error(runner):
+    with Run(runner, shell("echo 1 >> asked; echo $?"), quiet=False) as run:
+        run.pending()
+        told = run.errors().decode().splitlines()
+        assert (
+            told[-1]
+            == f"pincer-trace: write {runner.work}/asked waits for an answer: pincer-trace approve 1, or deny 1"
+        )
+        assert "pincer-trace pending" in told[-2]
+        run.answer("deny", "1")
+        assert run.line() == "2"
+
+
+def test_a_question_does_not_garble_a_program_that_has_the_terminal(runner):
+    code = """\
+        import tty
+        tty.setraw(0)
+        print("raw", flush=True)
+        try:
+            open("asked", "a")
+        except PermissionError:
+            print("refused", flush=True)
+    """
+    with Run(runner, ["python3", "-c", textwrap.dedent(code)], quiet=False, terminal=True) as run:
+        run.read_until(b"raw\n")
+        run.answer("deny", str(run.pending()[0]["id"]))
+        assert b"waits for" not in run.read_until(b"refused\n")
 
 
 def test_identical_questions_are_one(runner):
