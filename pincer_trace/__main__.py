@@ -36,10 +36,12 @@ def complain(message: str) -> None:
         from pincer_trace.paths import display
 
         message = display(message, limit=2000)
+    if sys.stderr is None:  # descriptor 2 was closed, and print would take standard output instead
+        return
     try:
         print(f"pincer-trace: {message}", file=sys.stderr, flush=True)
     except OSError:
-        pass
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # or Python's flush at exit changes the status
 
 
 def _main(argv: list[str]) -> int:

@@ -269,7 +269,7 @@ def sessions(as_json: bool, session_dir: str | None) -> None:
 
     parent = sessions_directory(session_dir)
     printer = Printer()
-    ids, unfinished = read.split_ids(session_dir)
+    ids, unfinished = read.listed_ids(session_dir)
     if not as_json and ids:
         printer.line([(show.SESSIONS_HEADER, show.BOLD)])
     for name in reversed(ids):
@@ -358,9 +358,12 @@ def _working_directory() -> str:
 
 
 @main.command()
-@click.argument("agent", type=click.Choice(["claude"]))
+@click.argument("agent", metavar="AGENT", type=click.Choice(["claude"]))
 def hook(agent: str) -> int:
-    """For an agent's own hooks: tell it what was refused."""
+    """For an agent's own hooks: tell it what was refused.
+
+    AGENT is claude. The event is read from standard input, the answer goes to standard output.
+    """
     from pincer_trace.hook import main as run_hook
 
     return run_hook([agent])

@@ -34,3 +34,4 @@ CHANGES = frozenset(
 )  # fmt: skip
 EFFECTS = CHANGES | {READ, EXEC, CONNECT, SEND}
 GROUPS = {"change": CHANGES, "any": EFFECTS}
+ALONG = {TRUNCATE: "emptying it first", READ: "reading it too"}  # what a call that opens for writing may do besides

@@ -306,7 +306,8 @@ class Engine:
         number, shown = asked.question.id, asked.question.shown
         names = [display(name, 200) for name in (shown["path"], shown.get("to")) if isinstance(name, bytes)]
         what = f"{shown['effect']} {' -> '.join(names)}"
-        self._send(f"question {what} waits for an answer: pincer-trace approve {number}, or deny {number}")
+        which = f"{number}{self._session.elsewhere}"
+        self._send(f"question {what} waits for an answer: pincer-trace approve {which}, or deny {which}")
 
     def _attend(self) -> tuple[int, ...] | None:
         """While calls are held: one of them that is to be judged again, or None when a new call is there."""

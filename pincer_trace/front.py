@@ -96,7 +96,8 @@ def run(options: RunOptions) -> int:
             _say("--confirm auto: effects that need a confirmation are allowed and recorded")
         if options.confirm == "ask":
             hold = f"{profile.settings.hold:g} s"
-            _say(f"what needs a confirmation waits up to {hold}: in another terminal, pincer-trace pending")
+            where = session.elsewhere
+            _say(f"what needs a confirmation waits up to {hold}: in another terminal, pincer-trace pending{where}")
     from pincer_trace.kernel import libc
 
     libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)  # if the engine dies, the tree comes to us, to be ended

@@ -76,7 +76,7 @@ TABLE = (
     ),
     Option(
         "model", ("--model",), TEXT, metavar="NAME",
-        text="The model that --task asks.",
+        text="The model to ask. [default: claude-haiku-5-5]",
     ),
     Option(
         "twin", ("--twin",), CHOICE, choices=("inline", "process"), default="inline",

@@ -18,7 +18,7 @@ from pincer_trace.executor.outcome import Outcome
 from pincer_trace.executor.refusals import Entry, refuse_removal, refuse_rename
 from pincer_trace.gateway.gitconfig import ConfigWitness
 from pincer_trace.gateway.request import Claim
-from pincer_trace.gateway.resolve import join, live_name, look
+from pincer_trace.gateway.resolve import MARK, join, live_name, look
 from pincer_trace.kernel import libc
 from pincer_trace.profile import ALLOW
 from pincer_trace.twin.target import Target
@@ -185,7 +185,8 @@ class Names:
             own = c.provenance.holds(source)
             judged = []
             if found.st_nlink:
-                source_target = Target(live_name(c.resolver.path_of(source), found), descriptor=source, found=found)
+                raw = c.resolver.path_of(source)
+                source_target = Target(live_name(raw, found), descriptor=source, found=found, marked=raw.endswith(MARK))
                 extra["from"] = os.fsdecode(source_target.path)
                 own = own or c.authority.is_own(source_target)
                 for effect in (READ, WRITE, LINK):  # as if opened with the widest access (P28)
@@ -293,7 +294,7 @@ class Names:
             destination = self._target(goal, goal_name, replaced)
             arriving = self._target(goal, goal_name, found)
             arriving.comes_from(source, source_name.rstrip(b"/"))
-            c.authority.about(RENAME, arriving)
+            c.authority.about(RENAME, arriving, "exchanging the two" if flags & _EXCHANGE else "")
             ends = [(origin, destination, found)]
             if flags & _EXCHANGE and replaced is not None:
                 ends.append((destination, origin, replaced))

@@ -10,13 +10,13 @@ import errno
 import os
 import stat
 
-from pincer_trace.effects import CREATE, READ, TRUNCATE, WRITE
+from pincer_trace.effects import ALONG, CREATE, READ, TRUNCATE, WRITE
 from pincer_trace.executor.commit import commit
 from pincer_trace.executor.context import ANSWERED
 from pincer_trace.executor.descriptors import OURS, WALK, covers, give, place
 from pincer_trace.executor.outcome import Outcome
 from pincer_trace.executor.reopening import Reopening, asked_of_the_kernel
-from pincer_trace.gateway.resolve import is_memory, join, live_name, stat_or_close
+from pincer_trace.gateway.resolve import MARK, is_memory, join, live_name, stat_or_close
 from pincer_trace.kernel import libc
 from pincer_trace.kernel.libc import how, openat2
 from pincer_trace.kernel.notify import Continue
@@ -238,6 +238,7 @@ class Opens:
         if is_memory(raw, found):
             return self._reopening.again(identity, task, pin, flags, None, found)
         target = Target(live_name(raw, found), parent=parent, name=name, descriptor=pin, found=found)
+        target.marked = raw.endswith(MARK)
         target.needs = asked_of_the_kernel(flags)
         if covers(held, flags):
             return self._reopening.held(identity, task, pin, flags, found, target)
@@ -438,9 +439,9 @@ def _undo(parent: int, name: bytes, opened: int) -> None:
 
 def _manner(flags: int) -> str:
     """What a write comes with."""
-    words = ["emptying it first"] if flags & os.O_TRUNC else []
+    words = [ALONG[TRUNCATE]] if flags & os.O_TRUNC else []
     if flags & os.O_ACCMODE != os.O_WRONLY:
-        words.append("reading it too")
+        words.append(ALONG[READ])
     return " and ".join(words)
 
 

@@ -26,6 +26,7 @@ _PIN_DIRECTORY = how(O_PATH | os.O_DIRECTORY)
 _PIN_NO_LINKS = how(O_PATH, 0, RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS)
 STEPS = 4096  # a call's components in all: as many as a path of the longest kind has, and twenty links
 _MAX_LINKS = 40  # the kernel's MAXSYMLINKS
+MARK = b" (deleted)"  # behind the name of what was removed. proc_pid_fd(5)
 
 # Files of /proc/PID that tell no more of a foreign process than `ps` does (P68)
 OPEN_OF_OTHERS = frozenset(
@@ -321,14 +322,14 @@ def live_name(path: bytes, found: os.stat_result) -> bytes:
 
     An object with another name lives on when this one is removed, so the count of names does not tell: the name does.
     """
-    if not path.endswith(b" (deleted)"):
+    if not path.endswith(MARK):
         return path
     try:
         if found.st_nlink and os.path.samestat(os.lstat(path), found):
             return path
     except OSError:
         pass
-    return path.removesuffix(b" (deleted)")
+    return path.removesuffix(MARK)
 
 
 def is_memory(path: bytes, found: os.stat_result) -> bool:

@@ -163,12 +163,21 @@ def session_ids(directory: str | None = None) -> list[str]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise UserError(f"cannot list {paths.display(parent)}: {error.strerror}") from error
+        inside = "PINCER_DENIALS" in os.environ and isinstance(error, PermissionError)
+        why = "; this process is supervised itself: the file that PINCER_DENIALS names says what was refused"
+        raise UserError(f"cannot list {paths.display(parent)}: {error.strerror}{why if inside else ''}") from error
     ids.sort()
     if len(ids) > 1 and ids[-1][:15] == ids[-2][:15]:  # ids tell seconds; "the latest" must be right within one too
         tied = [i for i in ids if i[:15] == ids[-1][:15]]
         ids[-len(tied) :] = sorted(tied, key=lambda i: _started(os.path.join(parent, i)))
     return ids
+
+
+def listed_ids(directory: str | None = None) -> tuple[list[str], list[str]]:
+    """`split_ids` for a list of all. Raises `UserError` also where a `directory` that was named is none."""
+    if directory is not None and not os.path.isdir(directory):
+        raise UserError(f"{paths.display(directory)} is no directory: name the --session-dir of a run")
+    return split_ids(directory)
 
 
 def split_ids(directory: str | None = None) -> tuple[list[str], list[str]]:

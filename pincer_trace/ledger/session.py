@@ -66,6 +66,11 @@ class Session:
             pass
         return "'" + self.path.replace("'", "'\"'\"'") + "'"
 
+    @property
+    def elsewhere(self) -> str:
+        """What a command needs behind it, where the session is not found without: a space and its path."""
+        return "" if self.selector == self.id else f" {self.selector}"
+
     @classmethod
     def create(
         cls,

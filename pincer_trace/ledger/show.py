@@ -23,6 +23,7 @@ Piece = tuple[str, str]
 PLAIN, DIM, GOOD, BAD, WARN, BOLD = "", "dim", "green", "red", "yellow", "bold"
 NATIVE = "the kernel refuses this user too: not counted"
 _TWIN = frozenset({"left", "right"})
+_LEAST, _NARROW = 12, 24  # columns for a name: on one line with the rest, and where that is broken
 NOT_ALLOWED = frozenset({"denied", "failure"})
 LOG_HEADER = f"{'SEQ':>6} {'TIME':8} {'PID':>7} {'PROGRAM':10} {'EFFECT':8} {'OUTCOME':7} PATH"
 SESSIONS_HEADER = f"{'SESSION':22} {'STARTED':16} {'STATE':7} {'EXIT':>4} {'ALLOWED':>7} {'DENIED':>6} COMMAND"
@@ -58,7 +59,7 @@ class Filter:
 
 
 def decision_lines(decision: Record, width: int | None) -> list[list[Piece]]:
-    """One line for a decision, a second with rule and reason when it was not allowed, one with votes that differ.
+    """One line for a decision, one with rule and reason when it was not just allowed, one with votes that differ.
 
     `width` in columns shortens the path in its middle; None leaves it whole.
     """
@@ -74,7 +75,7 @@ def decision_lines(decision: Record, width: int | None) -> list[list[Piece]]:
         path += " -> " + _shown(extra["to"], 5000)
     tail = f" x{count}" if isinstance(count, int) and count > 1 else ""
     if width is not None:
-        path = _middle(path, max(width - len(head) - 17 - len(tail), 12))
+        path = _middle(path, _room(width, len(head) + 17 + len(tail)))
     refused = decision.get("kind") in NOT_ALLOWED
     native = refused and bool(decision.get("native"))
     style = DIM if native else BAD if refused else GOOD if outcome == "done" else WARN
@@ -87,15 +88,27 @@ def decision_lines(decision: Record, width: int | None) -> list[list[Piece]]:
             (tail, DIM),
         ]
     ]
+    why = ": ".join(filter(None, (_shown(decision["rule"], 1000), _shown(decision["reason"], 2000))))
     if refused:
-        why = ": ".join(filter(None, (_shown(decision["rule"], 1000), _shown(decision["reason"], 2000))))
         if native:
             why += f" ({NATIVE})"
         lines.append([(f"{'':7}{_shown(decision['verdict'], 20)}: {why}", DIM)])
+    elif by := confirmed_by(decision):
+        lines.append([(f"{'':7}confirm: {why}: allowed by {by}", DIM)])
     said = votes(decision)
     if len({verdict for by, verdict, _ in said if by in _TWIN}) > 1:
         lines.append([(f"{'':7}" + ", ".join(f"{by} {verdict} ({why})" for by, verdict, why in said), DIM)])
     return lines
+
+
+def confirmed_by(decision: Record) -> str:
+    """Who allowed what a rule wanted confirmed; empty where nothing was to be."""
+    extra = decision.get("extra")
+    answers = extra.get("confirmed") if isinstance(extra, dict) else None
+    if answers == "auto":
+        return "--confirm auto"
+    numbers = [str(number) for number in answers if type(number) is int] if isinstance(answers, list) else []
+    return f"a person (record{'s' if len(numbers) > 1 else ''} {', '.join(numbers)})" if numbers else ""
 
 
 def votes(decision: Record) -> list[tuple[str, str, str]]:
@@ -106,6 +119,8 @@ def votes(decision: Record) -> list[tuple[str, str, str]]:
             case {"by": str(by), "verdict": str(verdict), **more}:
                 why = _shown(more.get("rule"), 1000) or _shown(more.get("reason"), 1000) or "no rule"
                 found.append((_shown(by, 20), _shown(verdict, 20), why))
+    if any(by == "intent" for by, _, _ in found):  # the right one's vote is then the model's, which has no rule
+        found = [(by, verdict, "as the model says" if why == "no rule" else why) for by, verdict, why in found]
     return found
 
 
@@ -121,7 +136,7 @@ def session_line(facts: Record, counts: Record, width: int | None) -> list[Piece
     words = [shlex.quote(_shown(word, 400)) for word in command] if isinstance(command, list) else []
     text = " ".join(words)
     if width is not None:
-        text = _cut(text, max(width - len(head) - 7 - len(numbers), 10))
+        text = _cut(text, _room(width, len(head) + 7 + len(numbers)))
     return [
         (head, PLAIN),
         (f"{state:7}", GOOD if state == "running" else WARN if state == "killed" else DIM),
@@ -141,6 +156,14 @@ def _number(value: object) -> float:
 
 def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _room(width: int, taken: int) -> int:
+    """For what stands last on a line: its rest; on a narrow terminal, where the line is broken anyway, another line."""
+    room = width - taken
+    while room < (_LEAST if taken < width else _NARROW):
+        room += max(width, 1)
+    return room
 
 
 def _middle(text: str, width: int) -> str:

@@ -146,8 +146,8 @@ class _Walk:
             found.notes.append("the run ended, but session.json does not tell so")
         if killed:
             found.notes.append(
-                f"the run was killed: records after {found.signed} are chained but not signed, and what it read in the "
-                "last second may be missing"
+                f"the run was killed, or could not write its end (full disk): records after {found.signed} are chained "
+                "but not signed, and what it read in the last second may be missing"
             )
         what = "goes on or " if running else ""
         rest = list(self._open.items())

@@ -14,6 +14,8 @@ from pincer_trace.profile.model import ALLOW, BUILT_IN, DENY, GRANT, PROTECTION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pincer_trace.profile.model import Facts, Profile, Rule
     from pincer_trace.profile.places import Places
 
@@ -24,33 +26,46 @@ class Explanation:
     """What would be decided, and why. `remedy` is the smallest change that allows it: an option, or rules in
     TOML; "" if allowed.
 
-    `passed_over` are stronger rules whose pattern matches and whose condition does not hold.
+    `passed_over` are stronger rules whose pattern matches and whose condition does not hold. `lifted_by` is the rule
+    without a condition that takes away the protections after it.
     """
 
-    __slots__ = ("passed_over", "reason", "remedy", "rule", "verdict")
+    __slots__ = ("lifted_by", "passed_over", "reason", "remedy", "rule", "verdict")
 
     def __init__(
-        self, verdict: str, rule: Rule | None, reason: str, passed_over: tuple[Rule, ...], remedy: str
+        self,
+        verdict: str,
+        rule: Rule | None,
+        reason: str,
+        passed_over: tuple[Rule, ...],
+        remedy: str,
+        lifted_by: Rule | None = None,
     ) -> None:
         self.verdict = verdict
         self.rule = rule
         self.reason = reason
         self.passed_over = passed_over
         self.remedy = remedy
+        self.lifted_by = lifted_by
 
 
 def explain(profile: Profile, effect: str, path: bytes, facts: Facts) -> Explanation:
     """Why `profile` decides about `effect` on `path` as it does."""
     decision = profile.judge(effect, path, facts)
     passed = []
+    lifted_by = None
     for rule in profile.matching(effect, path):
         if rule is decision.rule:
             break
+        if lifted_by is not None and rule.tier == PROTECTION:
+            continue
         # a stronger grant without a condition would have decided, a protection without one too
         if rule.when or rule.exe:
             passed.append(rule)
+        elif rule.tier == PROTECTION and rule.verdict == ALLOW:
+            lifted_by = rule
     remedy = "" if decision.verdict == ALLOW else remedy_for(profile, decision.rule, effect, path)
-    return Explanation(decision.verdict, decision.rule, decision.reason, tuple(passed), remedy)
+    return Explanation(decision.verdict, decision.rule, decision.reason, tuple(passed), remedy, lifted_by)
 
 
 def remedy_for(profile: Profile, rule: Rule | None, effect: str, path: bytes) -> str:
@@ -75,11 +90,11 @@ def remedy_for(profile: Profile, rule: Rule | None, effect: str, path: bytes) ->
 
 
 def _rule_text(effect: str, path: bytes, *, protection: bool) -> str:
-    return rule_text(effect, globs.escape(path), protection=protection)
+    return rule_text([effect], globs.escape(path), protection=protection)
 
 
-def rule_text(effect: str, pattern: bytes, *, protection: bool) -> str:
-    """A rule for just this effect and pattern, as TOML. A pattern that is not UTF-8 gets `?` for the bytes that
+def rule_text(names: Sequence[str], pattern: bytes, *, protection: bool) -> str:
+    """A rule for just these effects and this pattern, as TOML. A pattern that is not UTF-8 gets `?` for the bytes that
     TOML cannot hold.
     """
     text = "".join("?" if "\udc80" <= c <= "\udcff" else c for c in pattern.decode("utf-8", "surrogateescape"))
@@ -95,7 +110,7 @@ def rule_text(effect: str, pattern: bytes, *, protection: bool) -> str:
     )
     lines = ["[[rule]]", *(["protection = true"] if protection else [])]
     lines += [
-        f'effects = ["{effect}"]',
+        "effects = [" + ", ".join(f'"{name}"' for name in names) + "]",
         f'paths = ["{quoted}"]',
         'verdict = "allow"',
         'reason = "I allow it"',

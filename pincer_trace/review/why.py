@@ -8,7 +8,7 @@ import time
 from pincer_trace import paths
 from pincer_trace.errors import UserError
 from pincer_trace.ledger.read import DECISIONS, UNKNOWN, decisions, raw, read_records
-from pincer_trace.ledger.show import NATIVE, votes
+from pincer_trace.ledger.show import NATIVE, confirmed_by, votes
 from pincer_trace.profile import ALLOW, CONFIRM
 from pincer_trace.profile.show import explain
 from pincer_trace.review import words
@@ -17,6 +17,7 @@ from pincer_trace.review.past import Past
 from pincer_trace.review.replay import Judge
 from pincer_trace.twin import codes
 from pincer_trace.twin.facts import Unknown
+from pincer_trace.twin.questions import PAST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,7 +62,9 @@ def foretold(profile: Profile, said: Explanation) -> list[Row]:
 
 
 def _conditions(said: Explanation) -> list[Row]:
-    return [("unless", text) for text in dict.fromkeys(map(condition, said.passed_over))]
+    lift = said.lifted_by
+    lifted = [] if lift is None else [("lifted", f"the protections of that name, by {lift.source}: {lift.reason}")]
+    return lifted + [("unless", text) for text in dict.fromkeys(map(condition, said.passed_over))]
 
 
 def condition(rule: Rule) -> str:
@@ -76,6 +79,7 @@ def condition(rule: Rule) -> str:
 def _remedies(profile: Profile, said: Explanation, verdict: str) -> list[Row]:
     rows = []
     if verdict == CONFIRM:
+        rows.append(("remedy", "--confirm ask, and then answer with `pincer-trace approve`"))
         rows.append(("remedy", "--confirm auto, which allows (and records) all that asks for a confirmation"))
     if said.remedy.startswith("[["):
         rows.append(("remedy", f"in a profile of your own that has extends = {profile.name!r}:"))
@@ -87,17 +91,30 @@ def find(path: str, number: int) -> Record:
     for decision in decisions(path):
         if decision["seq"] == number:
             return decision
-    kind, of, last = "", None, 0
+    kind, last = "", 0
+    this: Record = {}
     for record in read_records(path):
         last = record.get("seq", last)
         if record.get("seq") == number:
-            kind, of = record["kind"], record.get("of")
+            kind, this = record["kind"], record
     where = paths.display(os.path.basename(path))
-    if kind == "outcome" and isinstance(of, int):
-        raise UserError(f"record {number} of {where} is the outcome of record {of}: ask for that")
+    if kind == "outcome" and isinstance(this.get("of"), int):
+        raise UserError(f"record {number} of {where} is the outcome of record {this['of']}: ask for that")
+    if kind == "answer":
+        raise UserError(f"record {number} of {where} is a person's answer: {_answer(this)}")
     if kind and kind not in DECISIONS:
         raise UserError(f"record {number} of {where} is no decision but the line `{paths.display(kind)}`")
     raise UserError(f"{where} has no record {number}: its last one is {last}; `pincer-trace log` lists them")
+
+
+def _answer(record: Record) -> str:
+    """A person's answer, in words."""
+    by = record.get("by")
+    pid = by.get("pid") if isinstance(by, dict) else None
+    when = time.strftime("%H:%M:%S", time.localtime(record["time"]))
+    said = PAST.get(str(record.get("answer")), "answered")
+    what = f"{paths.display(str(record.get('effect')), 20)} {_shown(record.get('path'))}"
+    return f"{said} at {when} by process {pid if isinstance(pid, int) else '?'}: {what}"
 
 
 def heading(record: Record) -> tuple[str, str]:
@@ -123,6 +140,8 @@ def explained(path: str, record: Record) -> list[Row]:
         rows.append(("code", paths.display(str(record["code"]), 60)))
     rows += [("fact", text) for text in words.all_facts(record.get("facts"))]
     rows.append(("done", _done(record)))
+    if by := confirmed_by(record):
+        rows.append(("answer", f"allowed by {by}"))
     if record.get("post"):
         rows.append(("after", _shown(record["post"])))
     return rows + _lift(path, record)

@@ -191,7 +191,7 @@ class Authority:
             self._judge_first()
         claim = Claim.of(effect, target)
         arrives, named = target.arrives, target.named
-        left = self.left.judge(task, claim, arrives=arrives, named=named, lies=target.lies)
+        left = self.left.judge(task, claim, arrives=arrives, named=named, marked=target.marked, lies=target.lies)
         right = self.right.judge(task, claim, target, witness)
         return Judgement(claim, target, left, right, self.right.asked)
 
@@ -229,6 +229,13 @@ class Authority:
         """Whether the tree made the directory that it lies in, or one above that."""
         directory = target.path.rpartition(b"/")[0]
         return self.right.facts(None, "", target).directory_created_by_tree(directory, b"/")
+
+    def _is_in_own(self, target: Target) -> bool:
+        """The same, where the object is not one from before the session under another name."""
+        found = target.found
+        if found is not None and found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode) and self.right.is_old(target):
+            return False
+        return self.lies_in_own(target)
 
     def is_free(self, target: Target) -> bool:
         """Whether every file effect on it is allowed, so that a call with several need not ask for each."""
@@ -326,10 +333,11 @@ class Authority:
     ) -> Sequence[Judgement]:
         """The same with the model's opinion on the call as a whole, which is about `path` and `to` in these words.
 
-        What lies in a directory of the session's own is not asked about, nor what has no effect. Raises Denied, Asked.
+        Where everything that it is about lies in directories of the session's own it is not asked about, nor what has
+        no effect. Raises Denied, Asked.
         """
         first = judged[0]
-        if self.intent is None or effect == READ or self.lies_in_own(first.target):
+        if self.intent is None or effect == READ or all(self._is_in_own(each.target) for each in judged):
             return judged
         from pincer_trace.twin.matter import Matter, Opinion, tighten
 

@@ -120,7 +120,11 @@ class Person(Confirmation):
         return None if used is None else [answer.id for answer in used]
 
     def _subject(self, judgement: Judgement) -> tuple[str, Target, str]:
-        return self._about or (judgement.claim.effect, judgement.target, judgement.target.manner)
+        """The call as a whole; what lies below a directory that moves is a question of its own: it must be shown."""
+        target = judgement.target
+        if self._about is None or target.lies:
+            return judgement.claim.effect, target, target.manner
+        return self._about
 
     def _key(self, judgement: Judgement) -> Key:
         """One question for a call and a rule: whatever else that rule wants confirmed in it is answered too."""
@@ -150,8 +154,11 @@ def _places(target: Target) -> list[Place]:
     return places
 
 
-def _name_of(directory: int) -> bytes:
-    return os.readlink(b"/proc/self/fd/%d" % directory)
+def _name_of(pinned: int) -> bytes:
+    try:
+        return os.readlink(b"/proc/self/fd/%d" % pinned)
+    except OSError:
+        return b"a name that is too long to be told"
 
 
 def _pinned(descriptor: int, dev: int, ino: int) -> Place:
@@ -171,6 +178,12 @@ def _shown(effect: str, target: Target, manner: str, refusal: Refusal) -> dict[s
     if target.moved is not None:
         parent, name = target.moved
         shown["path"] = _name_of(parent).rstrip(b"/") + b"/" + name
+        shown["to"] = target.path
+    elif target.arrives and target.descriptor >= 0:
+        shown["path"] = _name_of(target.descriptor)
+        shown["to"] = target.path
+    elif target.lies and target.lies != target.path:
+        shown["path"] = target.lies
         shown["to"] = target.path
     if manner:
         shown["manner"] = manner

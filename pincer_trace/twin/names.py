@@ -54,18 +54,21 @@ class NameEvaluator(Evaluator):
         super().__init__(profile, keys.left, keys.bind)
         self._aliases = aliases
 
-    def judge(self, task: Task, claim: Claim, *, arrives: bool, named: bool, lies: bytes) -> Decision:
+    def judge(
+        self, task: Task, claim: Claim, *, arrives: bool, named: bool, lies: bytes, marked: bool = True
+    ) -> Decision:
         """The verdict on a claim by its name.
 
-        `arrives`: the object gets this name only now; `named`: it can have no other; `lies`: where it is until then.
+        `arrives`: the object gets this name only now; `named`: it can have no other; `lies`: where it is until then;
+        `marked`: the kernel may have said that the name is removed.
         """
         contradiction = self._contradiction(claim, lies or claim.path) if claim.name else ""
         if contradiction:
             decision: Decision = mismatch(contradiction)
         else:
             decision = self._decide(task.executable, claim.effect, claim.path)
-            by_descriptor = not claim.name and not arrives and not named
-            if decision.verdict == ALLOW and by_descriptor and claim.effect in _WRITES and not _is_named(claim):
+            writes = claim.effect in _WRITES and not (claim.name or arrives or named)
+            if writes and decision.verdict == ALLOW and not _is_named(claim, marked=marked):
                 decision = Decision(CONFIRM, None, "the name by which it was opened is gone, and it has another one")
         self._ballot[claim] = decision.verdict
         return decision
@@ -92,9 +95,9 @@ class NameEvaluator(Evaluator):
         return "" if (above.st_dev, above.st_ino) == claim.place else "the name leads to another directory"
 
 
-def _is_named(claim: Claim) -> bool:
+def _is_named(claim: Claim, *, marked: bool) -> bool:
     """Whether a pinned file that has a name has the one that the kernel tells: a descriptor keeps the one by which it
-    was opened, though the file may be moved on by another.
+    was opened, though the file may be moved on by another. Where it may not be looked up, the kernel's mark tells.
     """
     found = claim.found
     if found is None or not found.st_nlink or not stat.S_ISREG(found.st_mode):
@@ -102,4 +105,6 @@ def _is_named(claim: Claim) -> bool:
     try:
         return os.path.samestat(os.lstat(claim.path), found)
     except OSError as error:
+        if error.errno == errno.EACCES:
+            return not marked
         return error.errno == errno.ENAMETOOLONG  # found by its walk, not told by the kernel

@@ -211,7 +211,7 @@ class Questions:
             self._resumed += resumed
             for each in resumed:
                 self._release(each.token)
-            self._close(question, f"answered already: {_PAST[kind]} by process {by.pid}, {_clock()}")
+            self._close(question, f"answered already: {PAST[kind]} by process {by.pid}, {_clock()}")
         self._wake()
         return resumed
 
@@ -246,7 +246,8 @@ class Questions:
             raise NotAnswerable("over", over)
         if 0 < question_id < self._next:
             raise NotAnswerable("over", "it is over")
-        raise NotAnswerable("unknown", "there is no such question in this session")
+        words = "in this session: `pincer-trace pending` shows them"
+        raise NotAnswerable("unknown", f"there is no question {question_id} {words}")
 
     def _release(self, token: Hashable) -> bool:
         question = self._by_token.pop(token, None)
@@ -266,7 +267,7 @@ class Questions:
             del self._over[next(iter(self._over))]
 
 
-_PAST = {
+PAST = {  # what became of a question, for people
     "once": "allowed once",
     "session": "allowed for the session",
     "always": "allowed always",

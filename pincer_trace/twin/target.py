@@ -20,12 +20,13 @@ class Target:
     `above` knows the directories over it, here or there; where it `replaces` one of the user's, that it was made in
     this session lifts no protection. `needs` is the access to the object itself that the kernel asks for too, where
     that is certain. An object that is `named` was reached by the only name that it can have. `manner` says in a few
-    words with which values it is done, where a yes to one is none to another.
+    words with which values it is done, where a yes to one is none to another. A name that is `marked` may be one that
+    the kernel says was removed.
     """
 
     __slots__ = (
-        "_place", "above", "arrives", "descriptor", "found", "lies", "manner", "moved", "name", "named", "needs",
-        "parent", "path", "replaces",
+        "_place", "above", "arrives", "descriptor", "found", "lies", "manner", "marked", "moved", "name", "named",
+        "needs", "parent", "path", "replaces",
     )  # fmt: skip
 
     def __init__(
@@ -43,6 +44,7 @@ class Target:
         named: bool = False,
         lies: bytes = b"",
         manner: str = "",
+        marked: bool = True,
         above_found: os.stat_result | None = None,
     ) -> None:
         self.path = path
@@ -58,6 +60,7 @@ class Target:
         self.replaces = replaces
         self.lies = lies
         self.manner = manner
+        self.marked = marked
         self._place = (above_found.st_dev, above_found.st_ino) if above_found is not None else None
 
     def comes_from(self, parent: int, name: bytes) -> None:

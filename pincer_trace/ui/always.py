@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from pincer_trace import paths
+from pincer_trace import effects, paths
 from pincer_trace.errors import UserError
 from pincer_trace.ledger.read import raw
 from pincer_trace.profile import Places, globs, loading, model, source
@@ -65,7 +65,7 @@ def addition(facts: dict[str, Any], question: dict[str, Any]) -> Addition:
     profile = past.profile()
     effect = str(question.get("effect"))
     path = raw(str(question.get("to") or question.get("path")))  # a rename is judged where it arrives
-    text = _lines(profile, effect, path, str(question.get("rule", "")), question.get("covers"))
+    text = _lines(profile, _effects(effect, question.get("manner")), path, question)
     if loading.is_file(past.name):
         raise NoLine(f"the profile is the file {paths.display(past.name)}, which is yours to edit; add to it:\n{text}")
     config = raw(facts["judged_by"]["places"]["config"])
@@ -74,20 +74,32 @@ def addition(facts: dict[str, Any], question: dict[str, Any]) -> Addition:
     return Addition(file, f'extends = "{past.name}"\n\n', text, places)
 
 
-def _lines(profile: Profile, effect: str, path: bytes, wanted_by: str, covers: object) -> str:
-    matching = profile.matching(effect, path)
+def _effects(effect: str, manner: object) -> list[str]:
+    """The effect, and what the same call does besides. The words of other effects' manners a worker may choose."""
+    said = manner.split(" and ") if isinstance(manner, str) and effect == effects.WRITE else []
+    return [effect, *(other for other, words in effects.ALONG.items() if words in said)]
+
+
+def _lines(profile: Profile, names: list[str], path: bytes, question: dict[str, Any]) -> str:
+    wanted_by, covers = str(question.get("rule", "")), question.get("covers")
+    matching = (rule for name in names for rule in profile.matching(name, path))
     rule = next((each for each in matching if each.source == wanted_by), None)
     if rule is None or rule.tier == model.BUILT_IN:
         raise NoLine("it was not a rule for this path that wanted a confirmation")
+    asked = [name for name in names if name in rule.effects]
     pattern = globs.escape(path)
     if isinstance(covers, str):
         name = b"".join(b"*" if piece is None else globs.escape(piece) for piece in parts_of(raw(covers)))
         pattern = globs.escape(path.rpartition(b"/")[0]) + b"/" + name
-    granted = next((each for each in matching if each.tier == model.GRANT), None)
-    free = granted is not None and granted.verdict == model.ALLOW and not granted.when and not granted.exe
+    free = all(_is_granted(profile, name, path) for name in asked)
     protected = rule.tier == model.PROTECTION
-    text = rule_text(effect, pattern, protection=True) + "\n" if protected else ""
-    return text if free and protected else text + rule_text(effect, pattern, protection=False)
+    text = rule_text(asked, pattern, protection=True) + "\n" if protected else ""
+    return text if free and protected else text + rule_text(asked, pattern, protection=False)
+
+
+def _is_granted(profile: Profile, name: str, path: bytes) -> bool:
+    granted = next((each for each in profile.matching(name, path) if each.tier == model.GRANT), None)
+    return granted is not None and granted.verdict == model.ALLOW and not granted.when and not granted.exe
 
 
 def _content(file: str) -> bytes:

@@ -23,7 +23,7 @@ def question_lines(question: dict[str, Any]) -> list[list[Piece]]:
         lines.append(_line(f"by {', '.join(programs)} (process {question.get('pid')}){_times(question)}"))
     reason, rule = _name(question.get("reason")), _name(question.get("rule"))
     if reason or rule:
-        lines.append(_line(f"since {reason}{f' ({rule})' if rule else ''}"))
+        lines.append(_line(f"reason: {reason}{f' ({rule})' if rule else ''}"))
     if question.get("covers"):
         lines.append(_line(f"a yes covers {_name(question['covers'])} in that directory: a name to save under"))
     lines.append([(_INDENT, ""), (_time_left(question), "yellow" if question.get("waiting") else "dim")])

@@ -11,10 +11,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+
+def _question_id(value: str) -> int:
+    if not (value.isascii() and value.isdecimal() and value.strip("0") and len(value) <= 12):
+        raise click.BadParameter(f"{value!r} is no number of a question, as `pincer-trace pending` shows it")
+    return int(value)
+
+
 _session_dir = click.option(
     "--session-dir", metavar="DIR", help="Where sessions are kept. [default: in the user's state directory]"
 )
-_question = click.argument("number", metavar="ID", type=click.IntRange(min=1))
+_question = click.argument("number", metavar="ID", type=_question_id)
 _session = click.argument("session", required=False)
 
 
@@ -28,6 +35,7 @@ def pending(session: str | None, as_json: bool, session_dir: str | None) -> None
     Of SESSION, an id, a unique prefix of one, or a session's directory; without it, of all that go on.
     """
     import json
+    import shlex
 
     from pincer_trace.cli import Printer
     from pincer_trace.ui import feed
@@ -55,7 +63,9 @@ def pending(session: str | None, as_json: bool, session_dir: str | None) -> None
                 for line in question_lines(question):
                     printer.line(line)
     if not as_json:
-        said = f"answer: pincer-trace approve ID, or deny ID{' SESSION' if len(chosen) > 1 else ''}"
+        which = " SESSION" if len(chosen) > 1 else f" {shlex.quote(paths.display(session))}" if session else ""
+        where = f" --session-dir {shlex.quote(paths.display(session_dir))}" if session_dir is not None else ""
+        said = f"answer: pincer-trace approve ID{which}{where}, or deny ID{which}{where}"
         printer.line([(said if number else "nothing waits for an answer", "dim")])
 
 

@@ -40,7 +40,7 @@ def running(directory: str | None = None) -> list[dict[str, Any]]:
     """session.json of every session under `directory` that goes on and can be asked, the oldest first."""
     found = []
     parent = os.path.abspath(sessions_directory(directory))
-    for name in read.split_ids(directory)[0]:
+    for name in read.listed_ids(directory)[0]:
         path = os.path.join(parent, name)
         if not read.is_running(path):
             continue

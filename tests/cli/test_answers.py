@@ -40,11 +40,11 @@ def test_pending_tells_what_a_person_must_know(house, program):
         f"session {house.session.id}\n"
         "   1 write /w/x\n"
         "     by /usr/bin/node (process 77), asked 2 times\n"
-        "     since it runs later (default.toml:9)\n"
+        "     reason: it runs later (default.toml:9)\n"
         "     NN s left, then it is denied\n"
         "   2 rename /w/settings.json.tmp.12.abcdef -> /w/settings.json\n"
         "     by /usr/bin/node (process 77)\n"
-        "     since it runs later (default.toml:9)\n"
+        "     reason: it runs later (default.toml:9)\n"
         "     a yes covers settings.json.tmp.*.* in that directory: a name to save under\n"
         "     NN s left, then it is denied\n"
         "answer: pincer-trace approve ID, or deny ID\n"
@@ -117,14 +117,19 @@ def test_a_late_yes(house, program):
 def test_errors_are_one_line(house, program):
     house.ask()
     name = house.session.id
-    assert fails(program("approve", "2"), f"session {name}: there is no such question in this session")
-    assert fails(program("deny", "7", "--session"), "there is no such question")
-    assert fails(program("approve", "9", "--for", "always"), "there is no such question")
+    words = "there is no question 2 in this session: `pincer-trace pending` shows them"
+    assert fails(program("approve", "2"), f"session {name}: {words}")
+    assert fails(program("deny", "7", "--session"), "there is no question 7 in this session")
+    assert fails(program("approve", "9", "--for", "always"), "there is no question 9 in this session")
     program("deny", "1", "--session")
     assert fails(program("approve", "1"), "answered already: denied for the session by process ")
     assert fails(program("deny", "1"), "answered already")
     for wrong in (["approve"], ["approve", "0"], ["approve", "x"], ["deny", "-1"], ["approve", "1", "--for", "ever"]):
         assert fails(program(*wrong), "")
+    for wrong in ("0", "x", "\u0663", "9" * 30):
+        assert fails(
+            program("approve", wrong), f"'{wrong}' is no number of a question, as `pincer-trace pending` shows"
+        )
     house.ask(b"/w/y")
     house.full = True
     assert fails(program("approve", "2"), "the log cannot be written (ENOSPC)")
@@ -175,7 +180,8 @@ def test_two_sessions_that_go_on(make_house, program):
     assert fails(program("approve", "1"), "2 sessions go on")
     assert all(house.lines == [] for house in houses)
     text = program("pending").stdout
-    assert all(f"session {house.session.id}\n" in text for house in houses) and "deny ID SESSION\n" in text
+    assert all(f"session {house.session.id}\n" in text for house in houses)
+    assert text.endswith("answer: pincer-trace approve ID SESSION, or deny ID SESSION\n")
     assert program("approve", "1", houses[1].session.id).returncode == 0
     assert houses[0].lines == [] and houses[1].answered() == [(1, "once")]
 
@@ -215,6 +221,52 @@ def test_always_is_a_line_in_the_users_profile(house, program):
     assert now.judge("unlink", path, Facts()).verdict != "allow"
     assert now.judge("write", os.fsencode(program.state) + b"/.zshrc", Facts()).verdict != "allow"
     assert house.answered()[0] == (1, "always")
+
+
+@pytest.mark.parametrize(
+    ("manner", "names"),
+    [
+        ("emptying it first", ["write", "truncate"]),
+        ("emptying it first and reading it too", ["write", "truncate"]),  # nothing protects it from being read
+        ("reading it too", ["write"]),
+        ("xattr user.emptying it first", ["write"]),
+    ],
+)
+def test_always_covers_what_the_call_does_besides(house, program, manner, names):
+    """Opening with O_TRUNC is a write and a truncation: with the write alone, the next run would be refused."""
+    path = os.fsencode(program.state) + b"/.bashrc"
+    house.ask(path, rule=load("default", house.places).judge("write", path, Facts()).rule.source, manner=manner)
+    done = program("approve", "1", "--for", "always")
+    assert (done.returncode, done.stderr) == (0, "")
+    now = load("default", house.places)
+    allowed = {
+        each for each in ("write", "truncate", "unlink", "chmod") if now.judge(each, path, Facts()).verdict == "allow"
+    }
+    assert allowed == set(names)
+    assert "effects = [" + ", ".join(f'"{name}"' for name in names) + "]" in done.stdout
+
+
+def test_always_for_a_secret_that_is_read_too(house, program):
+    path = os.fsencode(program.state) + b"/work/.env"
+    before = load("default", house.places)
+    assert before.judge("write", path, Facts()).verdict == "allow"
+    wanted = before.judge("read", path, Facts())
+    assert wanted.verdict == "confirm"
+    house.ask(path, rule=wanted.rule.source, manner="reading it too")
+    assert 'effects = ["read"]\n' in program("approve", "1", "--for", "always").stdout
+    now = load("default", house.places)
+    assert [now.judge(each, path, Facts()).verdict for each in ("read", "write")] == ["allow", "allow"]
+    assert now.judge("read", path + b".local", Facts()).verdict == "confirm"
+
+
+def test_always_of_what_another_effect_names_so(house, program):
+    """Only of a write are the words ours: an attribute may be called as the worker likes."""
+    path = os.fsencode(program.state) + b"/.bashrc"
+    rule = load("default", house.places).judge("xattr", path, Facts()).rule
+    house.ask(path, "xattr", rule=rule.source, manner="emptying it first")
+    assert program("approve", "1", "--for", "always").returncode == 0
+    now = load("default", house.places)
+    assert [now.judge(each, path, Facts()).verdict == "allow" for each in ("xattr", "truncate")] == [True, False]
 
 
 def test_always_for_a_name_to_save_under(house, program):

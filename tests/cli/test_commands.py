@@ -187,6 +187,15 @@ def test_log_on_a_terminal_is_coloured_fits_and_lets_no_escape_through(program, 
     assert re.search(r"/tree/d\S*…\S*d/end$", plain, re.M)
 
 
+@pytest.mark.parametrize("columns", [20, 40, 60])
+def test_a_narrow_terminal_does_not_take_the_names_away(program, session, columns):
+    """The line is broken there anyway; a name cut to a dozen columns says nothing."""
+    for command, end in (("log", "/tree/b"), ("sessions", r"echo \x1b[2J'")):
+        plain = re.sub(r"\x1b\[[0-9;]*m", "", on_a_terminal(program, command, columns=columns))
+        assert columns < 40 or any(line.endswith(end) for line in plain.splitlines()), plain
+        assert max(map(len, plain.splitlines())) <= max(2 * columns, 90)
+
+
 def test_no_color_is_respected(program, session):
     assert ESCAPE + "[3" not in on_a_terminal(program, "log", NO_COLOR="1")
 
@@ -313,6 +322,28 @@ def test_output_that_cannot_be_written(program, session):
 def test_closed_output_is_no_crash(program, session):
     done = program("log", capture_output=False, preexec_fn=lambda: os.close(1), stderr=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_error_that_cannot_be_told_keeps_its_status(program):
+    with open("/dev/full", "w") as full:
+        done = program("log", "nosuch", capture_output=False, stdout=subprocess.PIPE, stderr=full)
+    assert (done.returncode, done.stdout) == (125, "")
+    done = program("log", "x", capture_output=False, stdout=subprocess.PIPE, preexec_fn=lambda: os.close(2))
+    assert (done.returncode, done.stdout) == (125, ""), "and it does not go to standard output instead"
+
+
+@pytest.mark.parametrize("command", ["sessions", "pending", "approve"])
+def test_a_session_directory_that_is_not_there_is_told(program, tmp_path, command):
+    gone = tmp_path / "gone"
+    done = program(command, *["1"] * (command == "approve"), "--session-dir", gone)
+    assert (done.returncode, done.stdout) == (125, "")
+    assert done.stderr == f"pincer-trace: {gone} is no directory: name the --session-dir of a run\n"
+
+
+def test_help_names_the_default_model(program):
+    from pincer_trace.twin.claude import DEFAULT_MODEL
+
+    assert f"[default: {DEFAULT_MODEL}]" in " ".join(program("--help").stdout.split())
 
 
 def test_a_narrow_encoding_is_no_error(program, session):

@@ -81,15 +81,31 @@ def test_denied_by_a_rule_of_a_file_and_line(program, place):
     assert found["rule"] == [f"{place.parent}/p.toml:10"]
 
 
-def test_confirm_names_the_condition_and_both_remedies(program, place):
+def test_confirm_names_the_condition_and_each_remedy(program, place):
     done = ask(program, place, "write", "Makefile")
     found = rows(done)
     assert done.returncode == 1 and found[""].startswith("confirm write ")
     assert found["unless"] == [
         f"the run created it, or a directory above it ({place.parent}/p.toml:22: this session wrote it)"
     ]
-    assert found["remedy"][0].startswith("--confirm auto")
-    assert found["remedy"][1] == f"--allow-write {place}/Makefile"
+    assert found["remedy"][0] == "--confirm ask, and then answer with `pincer-trace approve`"
+    assert found["remedy"][1].startswith("--confirm auto")
+    assert found["remedy"][2:] == [f"--allow-write {place}/Makefile"]
+
+
+def test_a_lift_without_a_condition_is_named_and_ends_the_protections(program, place):
+    """What a protection after it would ask decides nothing any more, and must not read as if it did."""
+    mine = place.parent / "mine.toml"
+    rule = '[[rule]]\nprotection = true\neffects = ["write"]\npaths = ["/**/Makefile"]\nverdict = "allow"\n'
+    mine.write_text(f'extends = "p.toml"\n{rule}reason = "mine"\n')
+    done = ask(program, place, "write", "Makefile", profile=str(mine))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert rows(done) == {
+        "": f"allow   write {place}/Makefile",
+        "rule": [f"{place.parent}/p.toml:5"],
+        "reason": ["the work tree"],
+        "lifted": [f"the protections of that name, by {mine}:5: mine"],
+    }
 
 
 def test_what_no_rule_names(program, place):

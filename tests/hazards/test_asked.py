@@ -25,7 +25,7 @@ hold = {hold}
 
 [[rule]]
 effects = ["change", "read"]
-paths = ["{{workspace}}/asked", "{{workspace}}/asked.tmp.*", "{{workspace}}/other"]
+paths = ["{{workspace}}/asked", "{{workspace}}/asked.tmp.*", "{{workspace}}/other", "{{workspace}}/d/inner*"]
 verdict = "confirm"
 reason = "the test asks"
 protection = true
@@ -249,13 +249,65 @@ def test_what_is_performed_is_copied_after_the_answer(runner):
         assert run.done("write") == []
 
 
+def own(runner: support.Runner, name: str) -> None:
+    """A file of the user's."""
+    file = runner.work / name
+    for place in (file.parent, file):
+        if place == file:
+            file.write_text(f"{name}\n")
+        else:
+            place.mkdir(exist_ok=True)
+        os.chown(place, runner.identity.uid, runner.identity.gid)
+
+
+def test_a_yes_to_a_rename_is_none_to_an_exchange(runner):
+    code = """\
+        import ctypes, os
+        libc = ctypes.CDLL(None, use_errno=True)
+        open("x", "w").write("x")
+        os.rename("x", "asked")
+        print("renamed", flush=True)
+        open("x", "w").write("y")
+        print(libc.renameat2(-100, b"x", -100, b"asked", 2), flush=True)
+    """
+    with Run(runner, ["python3", "-c", textwrap.dedent(code)]) as run:
+        (question,) = run.pending()
+        assert "manner" not in question
+        run.answer("approve", str(question["id"]), "--for", "session")
+        assert run.line() == "renamed"
+        (question,) = run.pending()
+        assert question["manner"] == "exchanging the two"
+        run.answer("deny", str(question["id"]))
+        assert run.line() == "-1"
+
+
+def test_a_question_about_a_link_names_both_ends(runner):
+    with Run(runner, shell("ln asked notes; echo $?")) as run:
+        (question,) = run.pending()
+        assert (os.path.basename(question["path"]), os.path.basename(question["to"])) == ("asked", "notes")
+        run.answer("deny", str(question["id"]))
+        assert run.line() == "1"
+
+
+def test_each_name_below_a_directory_that_moves_is_asked_about(runner):
+    own(runner, "d/inner1")
+    own(runner, "d/inner2")
+    with Run(runner, shell("mv d e; echo $?")) as run:
+        asked = set()
+        for _ in range(2):
+            (question,) = run.pending()
+            asked.add(os.path.basename(question["path"]))
+            run.answer("approve", str(question["id"]))
+        assert run.line() == "0"
+        assert asked == {"inner1", "inner2"}
+
+
 def test_a_question_is_told_on_standard_error(runner):
     with Run(runner, shell("echo 1 >> asked; echo $?"), quiet=False) as run:
         run.pending()
         told = run.errors().decode().splitlines()
-        assert (
-            told[-1]
-            == f"pincer-trace: write {runner.work}/asked waits for an answer: pincer-trace approve 1, or deny 1"
+        assert told[-1].startswith(
+            f"pincer-trace: write {runner.work}/asked waits for an answer: pincer-trace approve 1"
         )
         assert "pincer-trace pending" in told[-2]
         run.answer("deny", "1")

@@ -98,6 +98,19 @@ def test_what_the_run_made_itself_is_not_asked_about(runner):
         assert ("mkdir", str(runner.work / "d")) in api.effects
 
 
+def test_what_was_there_before_is_asked_about_by_every_way(runner):
+    """Over it, out of it, as a second name of it: from directories of the run's own, or into them."""
+    for name in ("notes", "plan", "list"):
+        (runner.work / name).write_text("the user's\n")
+        os.chown(runner.work / name, runner.identity.uid, runner.identity.gid)
+    with intent_server(by_name()) as api:
+        script = "mkdir d; echo x > d/x; mv d/x notes; mv plan d/plan; ln list d/list; echo y >> d/list"
+        result = supervise(runner, api, script)
+        assert result.status == 0, result
+        asked = [(effect, os.path.basename(path)) for effect, path in api.effects]
+        assert {("rename", "x"), ("rename", "plan"), ("link", "list"), ("write", "list")} <= set(asked)
+
+
 def test_the_same_matter_is_asked_once(runner):
     with intent_server(by_name()) as api:
         result = supervise(runner, api, "for i in 1 2 3 4 5; do echo $i > f; done")

@@ -102,7 +102,7 @@ elif layer == "filter":
 elif layer == "landlock":
     libc.set_no_new_privileges()
     Floor.probe().restrict_to_reading()
-LEFT_OUT = {"both": (), "filter": ("memory of others",), "landlock": ("fork",), "neither": ("fork", "execute")}[layer]
+LEFT_OUT = {"both": (), "filter": ("memory of others",), "landlock": ("fork",), "neither": ("fork", "execute", "trace")}[layer]
 found = {name: run(act) for name, act in (*READS.items(), *TRIES.items()) if name not in LEFT_OUT}
 print(json.dumps([list(READS), found]))
 """

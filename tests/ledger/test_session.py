@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 
 import pytest
@@ -87,6 +88,17 @@ def test_an_ambiguous_prefix_names_the_candidates(make, tmp_path):
     with pytest.raises(UserError, match="means 2 sessions") as error:
         find_session("2", str(tmp_path))
     assert a.id in str(error.value) and b.id in str(error.value)
+
+
+def test_what_a_command_needs_to_find_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    usual = Session.create(Session.reserve(None), **FIELDS)
+    other = Session.create(Session.reserve(str(tmp_path / "it's there")), **FIELDS)
+    assert (usual.selector, usual.elsewhere) == (usual.id, "")
+    (word,) = shlex.split(other.elsewhere)
+    assert word == other.path and find_session(word) == other.path
+    for each in (usual, other):
+        each.ledger.close(0, 0)
 
 
 @pytest.mark.parametrize("selector", ["nope", "", "/nowhere/at/all", "../x", "a\x1b[2Jb"])

@@ -68,6 +68,45 @@ def test_outcomes_in_words(made, program):
     assert rows(ask(program, one, seen))["after"] == ["the entry is the pinned inode"]
 
 
+CONFIRMED = {"verdict": "confirm", "rule": "old.toml:25", "reason": "runs later"}
+
+
+def test_who_allowed_what_wanted_a_confirmation(made, program):
+    one = made()
+    by = {"uid": 1, "pid": 77, "exe": b"/bin/sh"}
+    said = {"question": 1, "key": "0", "answer": "session", "by": by, "effect": "write", "path": b"/w/\x1b"}
+    number = one.ledger.answer(said)
+    asked = one.allow("write", b"/w/\x1b", extra={"confirmed": [number]}, **CONFIRMED)
+    both = one.allow("rename", b"/w/a", extra={"to": "/w/b", "confirmed": [number, 99]}, **CONFIRMED)
+    auto = one.allow("write", b"/w/c", extra={"confirmed": "auto"}, **CONFIRMED)
+    assert rows(ask(program, one, asked))["answer"] == [f"allowed by a person (record {number})"]
+    assert rows(ask(program, one, both))["answer"] == [f"allowed by a person (records {number}, 99)"]
+    assert rows(ask(program, one, auto))["answer"] == ["allowed by --confirm auto"]
+    log = program("log", one.session.path).stdout
+    assert f"       confirm: old.toml:25: runs later: allowed by a person (record {number})\n" in log
+    assert "       confirm: old.toml:25: runs later: allowed by --confirm auto\n" in log
+    done = ask(program, one, number)
+    assert (done.returncode, done.stdout) == (125, "")
+    assert f"record {number} of {one.id} is a person's answer: allowed for the session at " in done.stderr
+    assert done.stderr.endswith(r" by process 77: write /w/\x1b" + "\n")
+
+
+@pytest.mark.parametrize("odd", [[], [None, "x", True], {}, 7, "me"])
+def test_an_odd_confirmation_is_none(made, program, odd):
+    one = made()
+    number = one.allow("write", b"/w/a", extra={"confirmed": odd}, **CONFIRMED)
+    assert "answer" not in rows(ask(program, one, number))
+
+
+def test_a_vote_that_is_the_models_does_not_say_no_rule(made, program):
+    one = made()
+    said = (("left", "allow", "old.toml:20"), ("right", "deny", ""), ("intent", "deny", "not the task"))
+    number = one.deny("write", one.at("x"), rule="", reason="so", code=codes.INTENT, votes=said)
+    assert rows(ask(program, one, number))["votes"] == [
+        "left allow (old.toml:20)", "right deny (as the model says)", "intent deny (not the task)",
+    ]  # fmt: skip
+
+
 def test_a_refusal_names_what_would_allow_it_and_that_works(made, program):
     one = made()
     source = f"{one.file}:{line_of(PROFILE, '/**/Makefile')}"
@@ -82,8 +121,8 @@ def test_a_refusal_names_what_would_allow_it_and_that_works(made, program):
     assert (found["code"], found["rule"]) == (["NOBODY_TO_ASK"], [source])
     assert found["votes"] == ["left allow (old.toml:20)", "right confirm (old.toml:20)"]
     assert found["unless"][0].startswith("the run created a directory above the one that the rule is about (")
-    assert found["remedy"][0].startswith("--confirm auto")
-    option = shlex.split(found["remedy"][1])
+    assert [line.split(",")[0] for line in found["remedy"][:2]] == ["--confirm ask", "--confirm auto"]
+    option = shlex.split(found["remedy"][2])
     assert option[0] == "--allow-write"
     again = program("replay", one.session.path, *option, "--json")
     assert again.returncode == 1
