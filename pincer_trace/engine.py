@@ -307,7 +307,12 @@ class Engine:
         names = [display(name, 200) for name in (shown["path"], shown.get("to")) if isinstance(name, bytes)]
         what = f"{shown['effect']} {' -> '.join(names)}"
         which = f"{number}{self._session.elsewhere}"
-        self._send(f"question {what} waits for an answer: pincer-trace approve {which}, or deny {which}")
+        line = f"question {what} waits for an answer: pincer-trace approve {which}, or deny {which}\n"
+        try:  # a front that is stopped does not read: then nobody would see the line either
+            with self._lock:
+                self._control.send(line.encode("utf-8", "replace"), socket.MSG_DONTWAIT)
+        except OSError:
+            pass
 
     def _attend(self) -> tuple[int, ...] | None:
         """While calls are held: one of them that is to be judged again, or None when a new call is there."""

@@ -4,6 +4,7 @@ passes the exit status, and is the watchdog that ends the tree when the engine d
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import signal
@@ -31,6 +32,7 @@ _WATCHED = (*_FORWARDED, signal.SIGTTIN, signal.SIGTTOU, signal.SIGPIPE)
 
 def run(options: RunOptions) -> int:
     """Supervise one command; the exit status. Raises UserError before anything was started."""
+    gc.disable()  # a start leaves no cycles to collect: what is imported and loaded stays
     from pincer_trace import agents, paths, worker
     from pincer_trace.ledger import Session
     from pincer_trace.ledger.session import remove

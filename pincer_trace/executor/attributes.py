@@ -336,7 +336,11 @@ def _manner(effect: str, arguments: tuple[Argument, ...]) -> str:
     if effect == CHOWN:
         return f"owner {first}, group {arguments[1]}"  # type: ignore[str-bytes-safe]
     if effect == XATTR and isinstance(first, bytes):
-        return f"attribute {display(first, 80)}"
+        return f"attribute {display(first, 300)}{' removed' if len(arguments) == 1 else ''}"
+    if effect == TRUNCATE:
+        return f"to {first} bytes"  # type: ignore[str-bytes-safe]
+    if effect == WRITE:  # by ioctl
+        return "its inode flags"
     return ""
 
 

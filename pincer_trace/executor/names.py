@@ -20,6 +20,7 @@ from pincer_trace.gateway.gitconfig import ConfigWitness
 from pincer_trace.gateway.request import Claim
 from pincer_trace.gateway.resolve import MARK, join, live_name, look
 from pincer_trace.kernel import libc
+from pincer_trace.paths import display
 from pincer_trace.profile import ALLOW
 from pincer_trace.twin.target import Target
 
@@ -140,6 +141,7 @@ class Names:
             if name.endswith(b"/"):
                 raise OSError(errno.ENOENT, name)
             target = self._target(parent, name, None, above)
+            target.manner = f"leading to {display(text, 5000)}"
             decision = c.authority.demand(task, SYMLINK, target)
             arrival = Arrival(c, task)
             arrival.link(SYMLINK, target, text)
@@ -185,7 +187,7 @@ class Names:
             own = c.provenance.holds(source)
             judged = []
             if found.st_nlink:
-                raw = c.resolver.path_of(source)
+                raw = c.resolver.path_of(source, (task, olddirfd, source_path) if source_path else None)
                 source_target = Target(live_name(raw, found), descriptor=source, found=found, marked=raw.endswith(MARK))
                 extra["from"] = os.fsdecode(source_target.path)
                 own = own or c.authority.is_own(source_target)

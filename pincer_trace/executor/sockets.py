@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import errno
 import os
-import queue
 import socket
 import stat
 import threading
+from _queue import SimpleQueue  # `queue` is this and a millisecond of imports
 
 from pincer_trace.effects import BIND, CREATE, UNLINK, WRITE
 from pincer_trace.executor.commit import commit
@@ -46,13 +46,13 @@ class OwnPlace:
     """A thread with a working directory, umask and ids of its own, for calls that take none of them as an argument."""
 
     def __init__(self) -> None:
-        self._work: queue.SimpleQueue[tuple[Act, queue.SimpleQueue[int | BaseException]] | None] = queue.SimpleQueue()
+        self._work: SimpleQueue[tuple[Act, SimpleQueue[int | BaseException]] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name="own-place", daemon=True)
         self._thread.start()  # at once: a later start could fail, when the process limit is reached
 
     def run(self, act: Act) -> int:
         """The errno (0: done) of `act`, run there with that thread's identity. Waits for it: bind does not block."""
-        answer: queue.SimpleQueue[int | BaseException] = queue.SimpleQueue()
+        answer: SimpleQueue[int | BaseException] = SimpleQueue()
         self._work.put((act, answer))
         error = answer.get()
         if isinstance(error, BaseException):

@@ -37,6 +37,15 @@ KEYS = (
     "votes",
     "outcome",
 )
+_TEXTS = frozenset({"exe", "effect", "path", "verdict", "rule", "reason", "code", "outcome", "post"})
+_TIMES = frozenset({"time", "first"})
+_FORMS = {
+    **dict.fromkeys(_TEXTS, (str,)),
+    **dict.fromkeys(_TIMES, (int, float)),
+    **dict.fromkeys(("dev", "ino", "count"), (int,)),
+    "pid": (int, type(None)), "votes": (list,), "facts": (list,), "extra": (dict,),
+}  # fmt: skip
+_AGES = 1e11  # seconds: what no clock of a run says, and strftime(3) would not take
 
 
 def read_records(path: str) -> Iterator[Record]:
@@ -54,10 +63,21 @@ def read_records(path: str) -> Iterator[Record]:
                     record = json.loads(line)
                 except (ValueError, RecursionError):
                     pass
-            if isinstance(record, dict) and isinstance(record.get("kind"), str) and type(record.get("seq")) is int:
+            if isinstance(record, dict) and _is_formed(record):
                 yield record
             else:
                 yield {"kind": TORN, "line": number, "bytes": len(line)}
+
+
+def _is_formed(record: Record) -> bool:
+    """Whether the members have the types that readers go by: a log may come from a machine that nobody trusts."""
+    if not isinstance(record.get("kind"), str) or type(record.get("seq")) is not int:
+        return False
+    for name, value in record.items():
+        forms = _FORMS.get(name)
+        if forms is not None and not isinstance(value, forms):
+            return False
+    return all(-_AGES < record.get(name, 0) < _AGES for name in _TIMES)
 
 
 def decisions(path: str, damage: list[Record] | None = None) -> Iterator[Record]:
@@ -109,7 +129,7 @@ def _whole(record: Record) -> Record:
     """The record with every key of `KEYS` first and in that order, whatever a later version left out."""
     if record["outcome"] is None:
         record["outcome"] = UNKNOWN
-    ordered = {key: record.get(key) for key in KEYS}
+    ordered = {key: record.get(key, "" if key in _TEXTS else None) for key in KEYS}
     ordered["votes"] = ordered["votes"] or []
     ordered.update((key, value) for key, value in record.items() if key not in ordered)
     return ordered
@@ -117,7 +137,10 @@ def _whole(record: Record) -> Record:
 
 def raw(text: str) -> bytes:
     """The exact bytes of a path, executable or argument in a record. See `pincer_trace.ledger.encode`."""
-    return text.encode("utf-8", "surrogateescape")
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # no record of ours: it has half a surrogate pair
+        return text.encode("utf-8", "surrogatepass")
 
 
 def load_session(path: str) -> Record:
@@ -131,13 +154,18 @@ def load_session(path: str) -> Record:
         except (ValueError, RecursionError):
             facts = None
     name = paths.display(os.path.join(path, SESSION_FILE))
-    if not isinstance(facts, dict) or not isinstance(facts.get("started"), int | float):
+    if not isinstance(facts, dict) or not _is_session(facts):
         raise UserError(f"{name} is damaged: no session can be read from it")
     if facts.get("format") != FORMAT:
         raise UserError(f"{name} has format {facts.get('format')!r}, this version reads {FORMAT}: use a newer one")
     facts["path"] = path
     facts["state"] = "running" if is_running(path) else "ended" if "ended" in facts else "killed"
     return facts
+
+
+def _is_session(facts: Record) -> bool:
+    started, name = facts.get("started"), facts.get("id", "")
+    return isinstance(started, int | float) and abs(started) < _AGES and isinstance(name, str) and name.isascii()
 
 
 def is_running(path: str) -> bool:

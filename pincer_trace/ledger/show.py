@@ -65,7 +65,7 @@ def decision_lines(decision: Record, width: int | None) -> list[list[Piece]]:
     """
     when = time.strftime("%H:%M:%S", time.localtime(_number(decision["time"])))
     program = os.path.basename(_shown(decision["exe"], 200)) or "-"
-    outcome = str(decision["outcome"])
+    outcome = _shown(decision["outcome"], 40)
     pid = decision["pid"]
     count = decision.get("count")
     head = f"{decision['seq']:>6} {when} {'-' if pid is None else pid:>7} {_cut(program, 10):10} "
@@ -130,8 +130,8 @@ def session_line(facts: Record, counts: Record, width: int | None) -> list[Piece
     state = facts["state"]
     status = facts.get("exit")
     head = f"{_shown(facts.get('id'), 22):22} {when} "
-    refused = counts.get("denied", 0) + counts.get("failures", 0)
-    numbers = f" {'-' if status is None else status:>4} {counts.get('allowed', 0):>7} {refused:>6} "
+    allowed, denied, failures = (_number(counts.get(name)) for name in ("allowed", "denied", "failures"))
+    numbers = f" {status if isinstance(status, int) else '-':>4} {allowed:>7.0f} {denied + failures:>6.0f} "
     command = facts.get("command")
     words = [shlex.quote(_shown(word, 400)) for word in command] if isinstance(command, list) else []
     text = " ".join(words)

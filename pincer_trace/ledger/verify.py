@@ -77,6 +77,8 @@ class _Walk:
         try:
             record = json.loads(line)
             sequence = record["seq"]
+            if type(sequence) is not int:
+                raise TypeError
         except (ValueError, KeyError, TypeError, RecursionError):
             faults.append(f"line {number} is no record")
             return
@@ -84,7 +86,7 @@ class _Walk:
             faults.append(f"record {sequence} comes after the end of the run")
         if sequence != self._sequence + 1:
             faults.append(f"line {number}: record {sequence} where {self._sequence + 1} belongs")
-        self._sequence = sequence if isinstance(sequence, int) else self._sequence + 1
+        self._sequence = sequence
         digest = link(self._chain, text)
         claimed = member[len(MEMBER) : len(MEMBER) + 64]
         if digest.hex().encode() != claimed:
@@ -99,11 +101,13 @@ class _Walk:
     def _record(self, record: dict[str, Any], digest: bytes) -> None:
         kind, sequence = record.get("kind"), self._sequence
         if kind == "intent":
-            self._open[sequence] = f"{record.get('effect')} {paths.display(str(record.get('path')), 100)}"
+            effect, path = (paths.display(str(record.get(name)), 100) for name in ("effect", "path"))
+            self._open[sequence] = f"{effect} {path}"
         elif kind == "outcome":
             of = record.get("of")
             if not isinstance(of, int) or self._open.pop(of, None) is None:
-                self._found.faults.append(f"record {sequence} is an outcome of {of}, for which none is awaited")
+                told = paths.display(str(of), 40)
+                self._found.faults.append(f"record {sequence} is an outcome of {told}, for which none is awaited")
         elif kind == "end":
             self._ended = sequence
         elif kind == "head":
@@ -118,7 +122,7 @@ class _Walk:
         sequence, of, faults = self._sequence, record.get("of"), self._found.faults
         digest = self._digests.get(of) if isinstance(of, int) else None
         if digest is None or not isinstance(of, int):
-            faults.append(f"record {sequence} signs record {of}, which is none before it")
+            faults.append(f"record {sequence} signs record {paths.display(str(of), 40)}, which is none before it")
             return
         if self._key is None:
             return

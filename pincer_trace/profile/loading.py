@@ -43,6 +43,7 @@ MAXIMUM_FILE = 1 << 20
 _SELF_REASON = "pincer-trace itself: what it runs from and keeps is closed to what it supervises"
 _TOLD_REASON = "pincer-trace itself: what it tells to what it supervises"
 _READ = frozenset({effects.READ})
+_SESSION_NAME = b"/????????-??????-??????"  # as `ledger.session` names its directories
 
 
 class Overlay:
@@ -314,12 +315,22 @@ def _below_rule(group: frozenset[str], path: bytes, verdict: str, reason: str, s
 
 
 def _session_rules(directory: bytes) -> list[Rule]:
-    """The session's own records are not for the worker; what it is told in files is, and only to be read."""
+    """The session's own records are not for the worker; what it is told in files is, and only to be read.
+
+    Beside them it can put nothing that looks like another session: people would read and answer that.
+    """
     told = [
         Rule(_READ, *_literal(directory + b"/" + os.fsencode(name)), ALLOW, _TOLD_REASON, "built in", tier=BUILT_IN)
         for name in paths.TOLD_FILES
     ]
-    return [_below_rule(_READ, directory, DENY, _SELF_REASON, "built in", BUILT_IN), *told]
+    text, head = _literal(os.path.dirname(directory))
+    beside = text + _SESSION_NAME + b"/**"
+    components = (*head, *globs.components(_SESSION_NAME), None)
+    return [
+        Rule(effects.CHANGES, beside, components, DENY, _SELF_REASON, "built in", tier=BUILT_IN),
+        _below_rule(_READ, directory, DENY, _SELF_REASON, "built in", BUILT_IN),
+        *told,
+    ]
 
 
 def _overlay_rules(overlay: Overlay, places: Places, rules: list[Rule]) -> list[Rule]:

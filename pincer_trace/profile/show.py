@@ -5,7 +5,6 @@ that allows.
 from __future__ import annotations
 
 import os
-import shlex
 
 from pincer_trace import effects, paths
 from pincer_trace.errors import UserError
@@ -75,9 +74,9 @@ def remedy_for(profile: Profile, rule: Rule | None, effect: str, path: bytes) ->
     if rule is not None and rule.source == "--protect":
         return "leave out that --protect"
     if path.startswith(b"//"):
-        return f"--allow-net {shlex.quote(os.fsdecode(path[2:]))}"
+        return f"--allow-net {paths.word(os.fsdecode(path[2:]))}"
     if effect in effects.CHANGES:
-        return f"--allow-write {shlex.quote(os.fsdecode(path))}"
+        return f"--allow-write {paths.word(os.fsdecode(path))}"
     if rule is None:
         return _rule_text(effect, path, protection=False)
     if rule.tier == GRANT:

@@ -85,7 +85,8 @@ def compile_profile(path: str, content: bytes, places: Places) -> Compiled:
         hold = parsed.settings.hold or hold
         rows += [_row(file, lines, index, rule) for index, rule in enumerate(parsed.rule)]
     settings = (floor, hold)
-    return chain[0][1].description, settings, rows, dependencies, loading.digest_of_rows(settings, rows)
+    description = next((parsed.description for _, parsed, _ in chain if parsed.description), "")
+    return description, settings, rows, dependencies, loading.digest_of_rows(settings, rows)
 
 
 def _parse(path: str, content: bytes) -> tuple[ProfileFile, Lines]:
@@ -115,7 +116,7 @@ def _explain(message: str, lines: Lines) -> str:
     """`LINE: rule N: key 'KEY': ...` from a message of msgspec, such as "Expected `str` - at
     `$.rule[2].reason`".
     """
-    what, _, place = message.partition(" - at `$")
+    what, _, place = message.replace(" | null", "", 1).partition(" - at `$")  # TOML has no null
     steps = place.rstrip("`").replace("[", ".").replace("]", "").split(".")[1:]
     table, index, key, where = "", 0, "", ""
     if steps[:1] == ["rule"] and len(steps) > 1 and steps[1].isdigit():

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from pincer_trace.profile import Profile
 
 
+_SEVERAL = frozenset({"exposed", "extra", "homes", "own", "path_dirs"})  # of the places
+
+
 class Past:
     """One session. Raises `UserError` when its session.json cannot be read, or does not tell by what it was judged."""
 
@@ -26,9 +29,9 @@ class Past:
         self.id = str(self.session.get("id"))
         told: Any = self.session.get("judged_by")
         try:
-            self.name, self._compiled = str(told["profile"]), told["compiled"]
-            self._options = {"allow_write": list(told["allow_write"]), "protect": list(told["protect"])}
-            self._places = Places(**{name: _restored(told["places"][name]) for name in Places.__slots__})
+            self.name, self._compiled = _text(told["profile"]), _text(told["compiled"] or "") or None
+            self._options = {name: [_text(each) for each in told[name]] for name in ("allow_write", "protect")}
+            self._places = Places(**{name: _restored(name, told["places"][name]) for name in Places.__slots__})
         except (KeyError, TypeError, AttributeError):
             raise UserError(
                 f"session {paths.display(self.id)} does not tell where it ran and with which options: an older version "
@@ -58,8 +61,21 @@ class Past:
         return self.session.get("confirm") == "deny"
 
 
-def _restored(value: Any) -> Any:
-    """As `Places` has it: bytes, None, or a tuple of bytes."""
-    if value is None:
-        return None
-    return raw(value) if isinstance(value, str) else tuple(raw(item) for item in value)
+def _restored(name: str, value: Any) -> Any:
+    """As `Places` has it: a tuple of bytes, or bytes, which one may lack. Raises TypeError for all else."""
+    if name in _SEVERAL:
+        if not isinstance(value, list):
+            raise TypeError(name)
+        return tuple(raw(_text(item)) for item in value)
+    return None if value is None and name == "git_common_dir" else raw(_text(value))
+
+
+def _text(value: object) -> str:
+    """A string of session.json that can name a file. Raises TypeError for all else."""
+    if not isinstance(value, str) or "\0" in value:
+        raise TypeError("no text")
+    try:
+        value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise TypeError("no text") from None
+    return value

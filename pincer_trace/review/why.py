@@ -122,7 +122,7 @@ def heading(record: Record) -> tuple[str, str]:
     to = destination(record)
     arrow = "" if not to else f" {'<-' if record['effect'] == 'link' else '->'} {paths.display(to, 5000)}"
     what = f"{paths.display(record['effect'] or '?', 20)} {_shown(record['path'])}{arrow}"
-    return str(record["verdict"]), what
+    return _shown(record["verdict"]), what
 
 
 def explained(path: str, record: Record) -> list[Row]:

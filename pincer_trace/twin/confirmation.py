@@ -129,8 +129,11 @@ class Person(Confirmation):
     def _key(self, judgement: Judgement) -> Key:
         """One question for a call and a rule: whatever else that rule wants confirmed in it is answered too."""
         effect, target, manner = self._subject(judgement)
-        rule = judgement.rule.source if judgement.rule is not None else ""
-        return Key(self._program, _TREE, effect, _places(target), f"{manner}\0{rule}")
+        if judgement.rule is not None:
+            why = judgement.rule.source
+        else:  # the twin's words tell which doubt it is; the model's vary
+            why = "" if judgement.opinion is not None else judgement.reason
+        return Key(self._program, _TREE, effect, _places(target), f"{manner}\0{why}")
 
 
 def _now() -> float:

@@ -30,6 +30,7 @@ _GRACE = 0.05  # the same while an earlier question is still not answered
 _INLINE = 60_000  # bytes that go through the socket; what is longer goes in a file in memory
 _ANSWER = 1 << 18  # bytes of an answer at most
 _DESCRIPTORS = 8  # with one message
+_encode, _decode = json.JSONEncoder(separators=(",", ":")).encode, json.JSONDecoder().decode
 _FLAGS = socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT
 _GONE = "the evaluator of objects has ended"
 _LATE = "the evaluator of objects did not answer in time"
@@ -50,7 +51,7 @@ def raw(text: object) -> bytes:
 
 def send(connection: socket.socket, message: Message, descriptors: Sequence[int] = ()) -> None:
     """Send all of it or nothing. Raises OSError; BlockingIOError when there is no room."""
-    data = json.dumps(message, separators=(",", ":")).encode()
+    data = _encode(message).encode()
     if len(data) <= _INLINE:
         _send(connection, data, descriptors)
         return
@@ -71,7 +72,7 @@ def _send(connection: socket.socket, data: bytes, descriptors: Sequence[int]) ->
 def reply(connection: socket.socket, message: Message) -> None:
     """Send an answer. Raises OSError."""
     try:
-        connection.send(json.dumps(message, separators=(",", ":")).encode(), socket.MSG_NOSIGNAL)
+        connection.send(_encode(message).encode(), socket.MSG_NOSIGNAL)
     except OSError as error:
         if error.errno != errno.EMSGSIZE:
             raise
@@ -92,11 +93,11 @@ def receive(connection: socket.socket) -> tuple[Message, list[int]] | None:
             return None
         if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
             raise ValueError("a message that is too large")
-        message = json.loads(data)
+        message = _decode(data.decode())
         if type(message) is int:
             memory = descriptors.pop(0)
             try:
-                message = json.loads(os.pread(memory, message, 0))
+                message = _decode(os.pread(memory, message, 0).decode())
             finally:
                 os.close(memory)
         if type(message) is not list:
@@ -201,7 +202,7 @@ class Link:
 def _parsed(data: bytes) -> tuple[int, Message]:
     """To which question this is an answer, and the answer; -1 where it is none."""
     try:
-        answer = json.loads(data)
+        answer = _decode(data.decode())
     except (ValueError, RecursionError):
         return -1, []
     if type(answer) is not list or not answer or type(answer[0]) is not int:

@@ -13,15 +13,18 @@ if TYPE_CHECKING:
 
 _WHOLE = 30_000  # a name is shown whole: its end is what matters
 _INDENT = " " * 5
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+@%=:~#*[]\\")
+_LARGE = 1 << 53
 
 
 def question_lines(question: dict[str, Any]) -> list[list[Piece]]:
     """What a person must know to answer."""
-    lines: list[list[Piece]] = [[(f"{question.get('id'):>4} ", "bold"), (subject(question), "bold")]]
+    lines: list[list[Piece]] = [[(f"{_number(question.get('id')):>4.0f} ", "bold"), (subject(question), "bold")]]
     programs = [_name(each) for each in question.get("programs") or [question.get("exe")] if each]
     if programs:
-        lines.append(_line(f"by {', '.join(programs)} (process {question.get('pid')}){_times(question)}"))
-    reason, rule = _name(question.get("reason")), _name(question.get("rule"))
+        process = f"(process {_number(question.get('pid')):.0f})"
+        lines.append(_line(f"by {', '.join(programs)} {process}{_times(question)}"))
+    reason, rule = _words(question.get("reason")), _words(question.get("rule"))
     if reason or rule:
         lines.append(_line(f"reason: {reason}{f' ({rule})' if rule else ''}"))
     if question.get("covers"):
@@ -32,15 +35,15 @@ def question_lines(question: dict[str, Any]) -> list[list[Piece]]:
 
 def subject(question: dict[str, Any]) -> str:
     """Effect and names."""
-    text = f"{_name(question.get('effect'))} {_name(question.get('path'))}"
+    text = f"{_words(question.get('effect'))} {_name(question.get('path'))}"
     if question.get("to"):
         text += f" -> {_name(question['to'])}"
-    return f"{text}, {_name(question['manner'])}" if question.get("manner") else text
+    return f"{text}, {_words(question['manner'])}" if question.get("manner") else text
 
 
 def outcome(said: str, answer: dict[str, Any]) -> str:
     """One line about an answer that was taken."""
-    resumed = answer.get("resumed")
+    resumed = int(_number(answer.get("resumed")))
     allowed = said.startswith("allowed")
     if resumed:
         calls = paths.counted(resumed, "held call")
@@ -59,13 +62,25 @@ def _times(question: dict[str, Any]) -> str:
 
 def _time_left(question: dict[str, Any]) -> str:
     if question.get("waiting"):
-        return f"{question.get('held', 0):.0f} s left, then it is denied"
-    return f"denied by now; a yes lets the next try pass, for {question.get('answerable', 0) / 60:.0f} more minutes"
+        return f"{_number(question.get('held')):.0f} s left, then it is denied"
+    minutes = _number(question.get("answerable")) / 60
+    return f"denied by now; a yes lets the next try pass, for {minutes:.0f} more minutes"
 
 
 def _line(text: str) -> list[Piece]:
     return [(_INDENT + text, "")]
 
 
-def _name(value: object) -> str:
+def _words(value: object) -> str:
+    """Our own text, with whatever foreign is in it made harmless."""
     return paths.display(raw(value), _WHOLE) if isinstance(value, str) else ""
+
+
+def _name(value: object) -> str:
+    """A name that the worker may have chosen: in quotes where it could pass for more, or for another one."""
+    text = _words(value)
+    return text if _PLAIN.issuperset(text) else '"' + text.replace('"', '\\"') + '"'
+
+
+def _number(value: object) -> float:
+    return value if isinstance(value, int | float) and abs(value) < _LARGE else 0

@@ -137,3 +137,15 @@ def test_a_whole_run_never_imports_what_is_for_people(program, tmp_path):
         "dataclasses",
         "inspect",
     }
+
+
+def test_neither_engine_nor_a_refusal_by_root_imports_what_costs(tmp_path):
+    """After the engine has left the terminal, -X importtime tells no more."""
+    script = "import sys, pincer_trace.engine, pincer_trace.profile.show; print(*sys.modules)"
+    root = os.path.dirname(os.path.dirname(pincer_trace.__file__))
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", script], capture_output=True, text=True, check=True, cwd=root,
+        env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"},
+    )  # fmt: skip
+    imported = set(done.stdout.split())
+    assert not imported & {"re", "shlex", "queue", "heapq", "json", "typing", "subprocess"}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 
-from pincer_trace.paths import state_directory
+import pytest
+
+from pincer_trace.paths import state_directory, word
 
 
 def run(*words, cwd, environ):
@@ -113,3 +116,10 @@ def test_the_last_line_names_a_session_that_lies_elsewhere(tmp_path):
     assert done.returncode == 0
     (session,) = sessions.iterdir()
     assert done.stderr.rstrip().endswith(f"log: pincer-trace log '{session}'")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a", "a b", "it's", "/w/x-1_2.txt", "~", "a=b@c:%+,", "é", "\u0663", "$x", "a\nb", "*", "#", "\udcff"]
+)
+def test_a_word_is_quoted_as_shlex_does(text):
+    assert word(text) == shlex.quote(text)

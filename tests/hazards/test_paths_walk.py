@@ -263,6 +263,8 @@ for _ in range(20):
     note(f"mkdir {_}", word(call("mkdirat", AT_FDCWD, part, 0o755)))
     os.chdir(part)
 note("create deep", word(call("openat", AT_FDCWD, "f", os.O_CREAT | os.O_WRONLY, 0o600)))
+note("link deep", word(call("linkat", AT_FDCWD, "f", AT_FDCWD, "h", 0)))
+note("unlink the other deep", word(call("unlinkat", AT_FDCWD, "h", 0)))
 note("rename deep", word(call("renameat", AT_FDCWD, "f", AT_FDCWD, "g")))
 note("read deep", word(call("openat", AT_FDCWD, "g", os.O_RDONLY, 0)))
 note("chmod deep", word(call("fchmodat", AT_FDCWD, "g", 0o600)))

@@ -74,7 +74,7 @@ def write(places):
         ),
         ('[settings]\nfloor = "none"\n', 2, "settings: key 'floor': 'none' is none of full"),
         ("[settings]\nhold = 0.5\n", 2, "settings: key 'hold': expected float >= 1.0"),
-        ('[settings]\nhold = "long"\n', 2, "settings: key 'hold': expected float"),
+        ('[settings]\nhold = "long"\n', 2, "settings: key 'hold': expected float, got str"),
         ("[settings]\nflor = 1\n", 2, "settings: key 'flor' is not known; did you mean 'floor'?"),
         ("a = 1\na = 2\n", 2, "not TOML"),
         ("\n\na = \n", 3, "not TOML"),
@@ -137,6 +137,15 @@ def test_the_users_own_profile_of_a_shipped_name_may_extend_it(places):
     assert ("default", "mine", own) in available(places)
     assert "lift" in describe(profile)
     assert own in describe(profile)
+
+
+def test_a_profile_without_a_description_has_that_of_what_it_extends(places):
+    """As `approve --for always` makes it: the list of profiles must not lose its words for it."""
+    own = os.path.join(os.fsdecode(places.config), "pincer-trace/profiles/default.toml")
+    ((_, shipped, _),) = [each for each in available(places) if each[0] == "default"]
+    with open(own, "w") as file:
+        file.write('extends = "default"\n')
+    assert shipped and ("default", shipped, own) in available(places)
 
 
 def test_paths_with_special_bytes_are_literal(tmp_path):

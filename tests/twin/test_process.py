@@ -296,16 +296,16 @@ def test_it_is_killed(runner: support.Runner) -> None:
 
 @both
 def test_it_is_stopped_and_goes_on(runner: support.Runner) -> None:
-    with Run(runner, twist="none", patience=0.5) as live:
+    with Run(runner, twist="none", patience=2) as live:
         assert live.ask("write", "before") == 0
         kill(live.right, signal.SIGSTOP)
         began = time.monotonic()
         assert live.ask("write", "first") == EACCES
-        assert 0.4 < time.monotonic() - began < 3
+        assert 1.9 < time.monotonic() - began < 10
         began = time.monotonic()
         for name in ("second", "third"):  # nobody waits so long for each
             assert live.ask("write", name) == EACCES
-        assert time.monotonic() - began < 0.6
+        assert time.monotonic() - began < 2
         assert set(live.codes()) == {codes.LATE_SHARE}
         kill(live.right, signal.SIGCONT)
         for _ in until("an answer", 5):
