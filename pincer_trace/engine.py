@@ -37,7 +37,7 @@ from pincer_trace.kernel import fastpath, libc, procfs, table
 from pincer_trace.kernel.notify import Gone, Listener
 from pincer_trace.kernel.placement import Placement
 from pincer_trace.ledger import LedgerFull, summary
-from pincer_trace.paths import DENIALS_FILE, display
+from pincer_trace.paths import DENIALS_FILE, display, named
 from pincer_trace.twin import codes
 from pincer_trace.twin.artifact import Keys
 from pincer_trace.twin.authority import Authority, Denied
@@ -304,15 +304,18 @@ class Engine:
         if asked.question is None or asked.refusal is None:
             return
         number, shown = asked.question.id, asked.question.shown
-        names = [display(name, 200) for name in (shown["path"], shown.get("to")) if isinstance(name, bytes)]
-        what = f"{shown['effect']} {' -> '.join(names)}"
+        names = [named(name, 200) for name in (shown["path"], shown.get("to")) if isinstance(name, bytes)]
+        manner = f", {display(str(shown['manner']), 200)}" if "manner" in shown else ""
+        what = f"{shown['effect']} {' -> '.join(names)}{manner}"
         which = f"{number}{self._session.elsewhere}"
         line = f"question {what} waits for an answer: pincer-trace approve {which}, or deny {which}\n"
-        try:  # a front that is stopped does not read: then nobody would see the line either
-            with self._lock:
+        if self._lock.acquire(blocking=False):  # a front that is stopped does not read, and nobody would see the line
+            try:
                 self._control.send(line.encode("utf-8", "replace"), socket.MSG_DONTWAIT)
-        except OSError:
-            pass
+            except OSError:
+                pass
+            finally:
+                self._lock.release()
 
     def _attend(self) -> tuple[int, ...] | None:
         """While calls are held: one of them that is to be judged again, or None when a new call is there."""

@@ -9,6 +9,7 @@ from pincer_trace.errors import UserError
 DENIALS_FILE = "denials.txt"  # of a session's directory: what was refused, for the worker to read
 CLAUDE_FILE = "claude.json"  # settings with which Claude Code reads it by itself
 TOLD_FILES = (DENIALS_FILE, CLAUDE_FILE)
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+@%=:~#*[]\\")
 
 
 def state_directory() -> str:
@@ -59,6 +60,18 @@ def display(raw: bytes | str, limit: int = 400) -> str:
     if not text.isprintable() or not text.isascii() or "\\" in text:
         text = "".join(_shown(c) for c in text)
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def named(raw: bytes | str, limit: int = 30_000) -> str:
+    """The same of a name among other words: in quotes where it could pass for more, or for another one.
+
+    What is too long is cut in its middle: the end of a path tells most.
+    """
+    text = display(raw, 1 << 20)
+    if len(text) > limit:
+        left = limit // 3
+        text = f"{text[:left]}…{text[1 + left - limit :]}"
+    return text if _PLAIN.issuperset(text) else '"' + text.replace('"', '\\"') + '"'
 
 
 def _shown(c: str) -> str:

@@ -17,7 +17,7 @@ from pincer_trace.executor.commit import commit
 from pincer_trace.executor.outcome import Outcome
 from pincer_trace.gateway.resolve import Forbidden, is_memory, live_name
 from pincer_trace.kernel import libc, table
-from pincer_trace.paths import display
+from pincer_trace.paths import named
 from pincer_trace.twin.target import Target
 
 TYPE_CHECKING = False
@@ -336,7 +336,7 @@ def _manner(effect: str, arguments: tuple[Argument, ...]) -> str:
     if effect == CHOWN:
         return f"owner {first}, group {arguments[1]}"  # type: ignore[str-bytes-safe]
     if effect == XATTR and isinstance(first, bytes):
-        return f"attribute {display(first, 300)}{' removed' if len(arguments) == 1 else ''}"
+        return f"attribute {named(first)}{' removed' if len(arguments) == 1 else ''}"
     if effect == TRUNCATE:
         return f"to {first} bytes"  # type: ignore[str-bytes-safe]
     if effect == WRITE:  # by ioctl

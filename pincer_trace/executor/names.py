@@ -20,7 +20,7 @@ from pincer_trace.gateway.gitconfig import ConfigWitness
 from pincer_trace.gateway.request import Claim
 from pincer_trace.gateway.resolve import MARK, join, live_name, look
 from pincer_trace.kernel import libc
-from pincer_trace.paths import display
+from pincer_trace.paths import named
 from pincer_trace.profile import ALLOW
 from pincer_trace.twin.target import Target
 
@@ -141,7 +141,7 @@ class Names:
             if name.endswith(b"/"):
                 raise OSError(errno.ENOENT, name)
             target = self._target(parent, name, None, above)
-            target.manner = f"leading to {display(text, 5000)}"
+            target.manner = f"leading to {named(text)}"
             decision = c.authority.demand(task, SYMLINK, target)
             arrival = Arrival(c, task)
             arrival.link(SYMLINK, target, text)

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 _WHOLE = 30_000  # a name is shown whole: its end is what matters
 _INDENT = " " * 5
-_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+@%=:~#*[]\\")
 _LARGE = 1 << 53
 
 
@@ -77,9 +76,8 @@ def _words(value: object) -> str:
 
 
 def _name(value: object) -> str:
-    """A name that the worker may have chosen: in quotes where it could pass for more, or for another one."""
-    text = _words(value)
-    return text if _PLAIN.issuperset(text) else '"' + text.replace('"', '\\"') + '"'
+    """A name that the worker may have chosen."""
+    return paths.named(raw(value), _WHOLE) if isinstance(value, str) else ""
 
 
 def _number(value: object) -> float:

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+import pincer_trace
 from pincer_trace.paths import state_directory, word
 
 
@@ -116,6 +117,17 @@ def test_the_last_line_names_a_session_that_lies_elsewhere(tmp_path):
     assert done.returncode == 0
     (session,) = sessions.iterdir()
     assert done.stderr.rstrip().endswith(f"log: pincer-trace log '{session}'")
+
+
+def test_who_is_supervised_is_told_where_to_read_instead(tmp_path):
+    """An agent that asks for the log gets no permission for it, and the name of what it may read."""
+    work = tmp_path / "work"
+    work.mkdir()
+    environ = {"HOME": str(tmp_path / "home"), "PYTHONPATH": os.path.dirname(os.path.dirname(pincer_trace.__file__))}
+    inner = [sys.executable, "-P", "-m", "pincer_trace", "log"]
+    done = run("-q", "--", *inner, cwd=work, environ=environ)
+    assert (done.returncode, done.stdout) == (125, "")
+    assert "Permission denied; this process is supervised itself: the file that PINCER_DENIALS names" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -427,6 +427,26 @@ def test_a_session_of_an_older_version_says_so(made):
             Past(one.session.path)
 
 
+@pytest.mark.parametrize("evil", ["\ud800", [["x"]], {"a": 1}, 1e300, -1, [1], None, "x\0y"], ids=repr)
+def test_a_session_from_elsewhere_is_read_or_refused_in_words(made, evil):
+    """Every member of what it says of its run may be anything."""
+    one = made()
+    one.past()
+    file = Path(one.session.path, "session.json")
+    facts = json.loads(file.read_text())
+    judged = facts["judged_by"]
+    changed = [{**facts, member: evil} for member in facts]
+    changed += [{**facts, "judged_by": {**judged, member: evil}} for member in judged]
+    places = judged["places"]
+    changed += [{**facts, "judged_by": {**judged, "places": {**places, member: evil}}} for member in places]
+    for wrong in changed:
+        file.write_text(json.dumps(wrong))
+        try:
+            Past(one.session.path).profile()
+        except UserError as error:
+            assert str(error)
+
+
 def test_foreign_bytes_are_shown_harmlessly(made):
     one = made()
     name = one.at("x") + b"\n\x1b[2J\xff"
