@@ -45,6 +45,7 @@ _FORMS = {
     **dict.fromkeys(("dev", "ino", "count"), (int,)),
     "pid": (int, type(None)), "votes": (list,), "facts": (list,), "extra": (dict,),
 }  # fmt: skip
+_OF_IDS = frozenset("0123456789abcdef-")
 _AGES = 1e11  # seconds: what no clock of a run says, and strftime(3) would not take
 
 
@@ -237,7 +238,7 @@ def find_session(selector: str | None, directory: str | None = None) -> str:
         raise UserError(f"{paths.display(selector)} is no session: it has no {SESSION_FILE}")
     ids, _ = split_ids(directory)
     if not ids:
-        if selector is not None and os.path.isfile(os.path.join(selector, SESSION_FILE)):
+        if selector is not None and _is_folder(selector):
             return os.path.abspath(selector)
         raise UserError(f"no sessions in {paths.display(parent)}: run `pincer-trace -- COMMAND` first")
     if selector is None:
@@ -249,9 +250,16 @@ def find_session(selector: str | None, directory: str | None = None) -> str:
         return os.path.join(os.path.abspath(parent), found[0])
     if found:
         raise UserError(f"{paths.display(selector)} means {len(found)} sessions: {some(found)}; write more of the id")
-    if os.path.isfile(os.path.join(selector, SESSION_FILE)):
+    if _is_folder(selector):
         return os.path.abspath(selector)
     raise UserError(f"no session {paths.display(selector, 60)}; the latest are {some(ids[::-1])}")
+
+
+def _is_folder(word: str) -> bool:
+    """Whether a word is a session's directory here. What may be (part of) an id is none: a worker knows its own id,
+    and could make a directory of that name in its work tree.
+    """
+    return not _OF_IDS.issuperset(word) and os.path.isfile(os.path.join(word, SESSION_FILE))
 
 
 def some(ids: list[str]) -> str:

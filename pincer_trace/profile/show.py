@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pincer_trace.profile.model import Facts, Profile, Rule
     from pincer_trace.profile.places import Places
 
+_FOREIGN = "[!\x01-\x7f]"
 _LAYERS = {BUILT_IN: "built in", PROTECTION: "protections, asked first", GRANT: "grants, asked last"}
 
 
@@ -93,10 +94,10 @@ def _rule_text(effect: str, path: bytes, *, protection: bool) -> str:
 
 
 def rule_text(names: Sequence[str], pattern: bytes, *, protection: bool) -> str:
-    """A rule for just these effects and this pattern, as TOML. A pattern that is not UTF-8 gets `?` for the bytes that
-    TOML cannot hold.
+    """A rule for just these effects and this pattern, as TOML. For bytes that TOML cannot hold, those of a pattern that
+    is not UTF-8, it gets "any but ASCII": no ordinary name fits.
     """
-    text = "".join("?" if "\udc80" <= c <= "\udcff" else c for c in pattern.decode("utf-8", "surrogateescape"))
+    text = "".join(_FOREIGN if "\udc80" <= c <= "\udcff" else c for c in pattern.decode("utf-8", "surrogateescape"))
     quoted = "".join(
         "\\" + c
         if c in '"\\'

@@ -287,6 +287,17 @@ def test_always_for_a_name_to_save_under(house, program):
         assert source or "not always: it was not a rule for this path that wanted a confirmation\n" in done.stdout
 
 
+def test_always_for_a_name_that_no_profile_can_hold_is_for_no_ordinary_one(house, program):
+    """Where a name is not UTF-8 a pattern can only say "any byte", which is to be none of ASCII."""
+    path = os.fsencode(program.state) + b"/bin/\xff\xfe"
+    rule = load("default", house.places).judge("create", path, Facts()).rule
+    house.ask(path, "create", rule=rule.source)
+    assert "added to" in program("approve", "1", "--for", "always").stdout
+    now = load("default", house.places)
+    verdicts = [now.judge("create", each, Facts()).verdict for each in (path, path[:-2] + b"ls")]
+    assert verdicts[0] == "allow" != verdicts[1]
+
+
 def test_always_for_a_rename_is_about_where_it_arrives(house, program):
     home = os.fsencode(program.state)
     rule = load("default", house.places).judge("rename", home + b"/.bashrc", Facts()).rule

@@ -90,6 +90,22 @@ def test_an_ambiguous_prefix_names_the_candidates(make, tmp_path):
     assert a.id in str(error.value) and b.id in str(error.value)
 
 
+def test_an_id_is_never_a_directory_that_happens_to_be_here(make, tmp_path, monkeypatch):
+    """A worker knows its session's id, and may make a directory of that name in its work tree."""
+    made_up = "20991130-120000-abcdef"
+    for name in (made_up, "2099", "session"):
+        (tmp_path / "work" / name).mkdir(parents=True)
+        (tmp_path / "work" / name / "session.json").write_text("{}")
+    make(tmp_path / "others")
+    monkeypatch.chdir(tmp_path / "work")
+    for where in (str(tmp_path / "none"), str(tmp_path / "others")):
+        assert find_session("session", where) == str(tmp_path / "work/session")
+        for word in (made_up, "2099"):
+            with pytest.raises(UserError, match="no session"):
+                find_session(word, where)
+        assert find_session(f"./{made_up}", where) == str(tmp_path / "work" / made_up)
+
+
 def test_what_a_command_needs_to_find_it(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     usual = Session.create(Session.reserve(None), **FIELDS)
