@@ -135,7 +135,7 @@ def outline(result: support.Result) -> list[tuple]:
         if entry["kind"] in ("intent", "denied"):
             votes = tuple((vote["by"], vote["verdict"], vote["rule"]) for vote in entry["votes"])
             path = entry["path"]
-            steady = not re.search(r"objects/|tmp_|/proc/|\.git/t\w{6}$", path)
+            steady = not re.search(r"objects/|tmp_|\.lock$|/proc/|\.git/t\w{6}$", path)
             if steady and not entry.get("native"):
                 found.append((entry["kind"], entry["effect"], path, entry["verdict"], entry["rule"], votes))
     return found
