@@ -78,7 +78,7 @@ TRIES = {
     "take": lambda: call(N["pidfd_getfd"], 3, 0, 0),
     "fork": os.fork,
     "execute": lambda: os.execv("/bin/true", ["true"]),
-    "mount": lambda: call(N["mount"], b"x", b"/", b"tmpfs", 0, 0),
+    "mount": lambda: call(N["mount"], b"x", os.fsencode(os.path.abspath("empty")), b"tmpfs", 0, 0),
     "another identity": lambda: os.setuid(os.getuid()),
     "visible again": lambda: libc.prctl(4, 1),
     "memory of others": lambda: os.open(f"/proc/{os.getppid()}/mem", os.O_RDONLY),
@@ -102,7 +102,8 @@ elif layer == "landlock":
     libc.set_no_new_privileges()
     Floor.probe().restrict_to_reading()
 LEFT_OUT = {
-    "both": (), "filter": ("memory of others",), "landlock": ("fork",), "neither": ("fork", "execute", "trace"),
+    "both": (), "filter": ("memory of others",), "landlock": ("fork",),
+    "neither": ("fork", "execute", "trace", "mount"),  # as root that would be done, on whoever runs the tests
 }
 found = {name: run(act) for name, act in (*READS.items(), *TRIES.items()) if name not in LEFT_OUT[layer]}
 print(json.dumps([list(READS), found]))
