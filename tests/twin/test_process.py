@@ -331,11 +331,11 @@ def test_it_stays_stopped(runner: support.Runner) -> None:
 @pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
 def test_it_does_not_outlive_the_supervisor(runner: support.Runner, victim: str, stopped: bool) -> None:
     with Run(runner) as live:
-        right, worker = live.right, live.worker
+        right, worker, engine = live.right, live.worker, live.engine
         if stopped:
             kill(right, signal.SIGSTOP)
-        kill(live.engine if victim == "engine" else live.front)
-        for pid in (right, worker):
+        kill(engine if victim == "engine" else live.front)
+        for pid in (right, worker, engine):  # the engine last: it ends the session when the tree is gone
             gone(pid)
 
 
