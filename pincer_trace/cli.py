@@ -13,6 +13,7 @@ from pincer_trace import __version__, effects, paths
 from pincer_trace import options as table
 from pincer_trace.errors import UserError
 from pincer_trace.review.commands import COMMANDS as REVIEWS
+from pincer_trace.ui import arguments
 from pincer_trace.ui.commands import COMMANDS as ANSWERS
 
 TYPE_CHECKING = False
@@ -192,13 +193,8 @@ class Printer:
         self._console.print(text)
 
 
-_session_dir = click.option(
-    "--session-dir", metavar="DIR", help="Where sessions are kept. [default: in the user's state directory]"
-)
-
-
 @main.command()
-@click.argument("session", required=False)
+@arguments.session
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a decision.")
 @click.option("--effect", "effect", multiple=True, metavar="EFFECT", help="Only this effect. Repeatable.")
 @click.option(
@@ -209,7 +205,7 @@ _session_dir = click.option(
 )
 @click.option("--path", "glob", multiple=True, metavar="GLOB", help="Only matching paths; * crosses slashes.")
 @click.option("--pid", multiple=True, type=int, metavar="PID", help="Only of this process. Repeatable.")
-@_session_dir
+@arguments.session_dir
 def log(
     session: str | None,
     as_json: bool,
@@ -255,7 +251,7 @@ def complain_of(path: str, damage: list[dict[str, Any]]) -> None:
 
 @main.command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a session.")
-@_session_dir
+@arguments.session_dir
 def sessions(as_json: bool, session_dir: str | None) -> None:
     """List sessions, the latest first.
 
@@ -291,9 +287,9 @@ def sessions(as_json: bool, session_dir: str | None) -> None:
 
 
 @main.command()
-@click.argument("session", required=False)
+@arguments.session
 @click.option("--key", metavar="HEX", help="The session's public key, where you kept a copy of it elsewhere.")
-@_session_dir
+@arguments.session_dir
 def verify(session: str | None, key: str | None, session_dir: str | None) -> int:
     """Check that a session's ledger is whole and was not changed.
 

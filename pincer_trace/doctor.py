@@ -389,7 +389,7 @@ def _fast_path() -> Finding:
 
     def load() -> None:
         try:
-            fastpath.library()
+            fastpath.compiled()
         except OSError as error:
             raise Failed(error.strerror or str(error)) from error
 

@@ -41,7 +41,7 @@ from pincer_trace.paths import DENIALS_FILE, display, named
 from pincer_trace.twin import codes
 from pincer_trace.twin.artifact import Keys
 from pincer_trace.twin.authority import Authority, Denied
-from pincer_trace.twin.confirmation import Asked, Automatic, Confirmation, Person
+from pincer_trace.twin.confirmation import Asked, Automatic, Confirmation
 from pincer_trace.twin.reads import Reads
 from pincer_trace.twin.recovery import Denials
 
@@ -210,12 +210,13 @@ class Engine:
         if self._confirm != "ask":
             return Confirmation()
         from pincer_trace.twin.grants import Grants
+        from pincer_trace.twin.interactive import Interactive
         from pincer_trace.twin.questions import Questions
 
         grants = Grants()
         hold = self._profile.settings.hold
         self._questions = Questions(grants, record=ledger.answer, wake=self._wake, hold=hold)
-        return Person(self._profile.digest, grants, self._questions)
+        return Interactive(self._profile.digest, grants, self._questions)
 
     def _wake(self) -> None:
         self._held.wake()
@@ -333,12 +334,13 @@ class Engine:
 
     def _record(self, tid: int, call: int, path: bytes, reason: str) -> None:
         """A refusal before there was a request to judge."""
+        effect = _EFFECT.get(self._names[call], "write")
         try:
             self._session.ledger.denied(
-                _EFFECT.get(self._names[call], "write"), path, pid=tid, exe=b"", dev=0, ino=0, verdict="deny",
+                effect, path, pid=tid, exe=b"", dev=0, ino=0, verdict="deny",
                 rule="built-in", reason=f"{self._names[call]}: {reason}", code=codes.BUILT_IN,
             )  # fmt: skip
-            self._denials.tell(_EFFECT.get(self._names[call], "write"), path, codes.BUILT_IN, "built-in", reason)
+            self._denials.tell(effect, path, codes.BUILT_IN, "built-in", reason)
         except LedgerFull:
             pass  # the call is refused all the same
 

@@ -251,6 +251,17 @@ def supervise(
     return runner.supervise(command, options=options, env=env, timeout=timeout, input=input)
 
 
+def explanation(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """What `why` prints, as name -> lines, and its first line under ""."""
+    head, *rest = done.stdout.splitlines()
+    found: dict[str, Any] = {"": head}
+    name = ""
+    for line in rest:
+        name = line[:8].strip() or name
+        found.setdefault(name, []).append(line[8:])
+    return found
+
+
 def snapshot(folder: Path | str, contents: bool = True) -> dict[str, str]:
     """Every name below `folder` with its type, mode, owner, link target, link group, extended
     attributes and contents.

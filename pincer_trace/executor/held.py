@@ -30,6 +30,17 @@ _EACH = 0.0005  # seconds that a look at one of them may take of our time, ten t
 _QUICK = 0.005  # the same while files are staged, which are settled in between
 
 
+class _Call:
+    """A held call: `refusal` is what is recorded without an answer, None where it waits for the model, `since` then."""
+
+    __slots__ = ("notification", "refusal", "since")
+
+    def __init__(self, notification: Notification, refusal: Refusal | None) -> None:
+        self.notification = notification
+        self.refusal = refusal
+        self.since = monotonic()
+
+
 class Held:
     """Belongs to the receiving thread; `wake` is for any."""
 
@@ -37,8 +48,7 @@ class Held:
         self._listener = listener
         self._authority = authority
         self.questions: Questions | None = None
-        self.calls: dict[int, tuple[Notification, Refusal | None]] = {}
-        self._since: dict[int, float] = {}  # of calls that wait for the model
+        self.calls: dict[int, _Call] = {}
         self._again: list[Notification] = []
         self._look_at = 0.0
         self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -61,9 +71,7 @@ class Held:
 
     def hold(self, notification: Notification, asked: Asked) -> None:
         """Answer this call later."""
-        self.calls[notification[0]] = notification, asked.refusal
-        if asked.refusal is None:
-            self._since[notification[0]] = monotonic()
+        self.calls[notification[0]] = _Call(notification, asked.refusal)
 
     def wait(self, *, quick: bool) -> tuple[bool, Notification | None]:
         """Until there is something to do: (True, a call to be served again), or (True, None) when a new one is there.
@@ -92,21 +100,20 @@ class Held:
                     self._resume(number)
                 else:
                     self._refuse(number, codes.REFUSED_BY_PERSON, "refused by a person")
-        for number in [number for number, (_, refusal) in self.calls.items() if refusal is None]:
+        for number in [number for number, held in self.calls.items() if held.refusal is None]:
             self._resume(number)
 
     def _resume(self, number: int) -> None:
         held = self.calls.pop(number, None)
-        self._since.pop(number, None)
         if held is not None:
-            self._again.append(held[0])
+            self._again.append(held.notification)
 
     def _refuse(self, number: int, code: str, words: str) -> None:
         held = self.calls.pop(number, None)
-        if held is None or held[1] is None:
+        if held is None or held.refusal is None:
             return
         try:
-            self._authority.record(held[1], code, words)
+            self._authority.record(held.refusal, code, words)
         except LedgerFull:
             pass  # it is refused all the same
         self._listener.respond(number, error=errno.EACCES)
@@ -118,13 +125,12 @@ class Held:
                 words = f"nobody answered question {question.id} in time"
                 self._refuse(token, codes.NOT_ANSWERED, words)  # type: ignore[arg-type]
         late = monotonic() - _PATIENCE
-        for number in [number for number, since in self._since.items() if since < late]:
+        for number in [number for number, held in self.calls.items() if held.refusal is None and held.since < late]:
             self._resume(number)  # the model's threads have given it up by now, and say so
-        for number, (notification, _) in list(self.calls.items()):
-            error = interruption(self._listener, number, notification[1])
+        for number, held in list(self.calls.items()):
+            error = interruption(self._listener, number, held.notification[1])
             if error:
                 del self.calls[number]
-                self._since.pop(number, None)
                 if self.questions is not None:
                     self.questions.withdraw(number)
                 self._listener.respond(number, error=error)

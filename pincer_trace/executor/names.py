@@ -15,7 +15,7 @@ from pincer_trace.effects import CREATE, LINK, MKDIR, MKNOD, READ, RENAME, RMDIR
 from pincer_trace.executor.arrivals import Arrival, is_place
 from pincer_trace.executor.commit import commit
 from pincer_trace.executor.outcome import Outcome
-from pincer_trace.executor.refusals import Entry, refuse_removal, refuse_rename
+from pincer_trace.executor.refusals import DOTS, Entry, refuse_removal, refuse_rename
 from pincer_trace.gateway.gitconfig import ConfigWitness
 from pincer_trace.gateway.request import Claim
 from pincer_trace.gateway.resolve import MARK, join, live_name, look
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from pincer_trace.twin.authority import Judgement
 
 _CWD = libc.AT_FDCWD
-_REMOVEDIR = 0x200
-_NOREPLACE, _EXCHANGE, _WHITEOUT = 1, 2, 4  # renameat2(2)
-_DOTS = (b".", b"..")
 _ATTEMPTS = 3
 
 
@@ -51,7 +48,7 @@ class Names:
             "renameat": lambda _i, task, a: self._move(task, a[0], a[1], a[2], a[3]),
             "renameat2": lambda _i, task, a: self._move(task, a[0], a[1], a[2], a[3], a[4] & 0xFFFFFFFF),
             "unlink": lambda _i, task, a: self._unlink(task, _CWD, a[0], 0),
-            "rmdir": lambda _i, task, a: self._unlink(task, _CWD, a[0], _REMOVEDIR),
+            "rmdir": lambda _i, task, a: self._unlink(task, _CWD, a[0], libc.AT_REMOVEDIR),
             "unlinkat": lambda _i, task, a: self._unlink(task, a[0], a[1], a[2] & 0xFFFFFFFF),
             "mkdir": lambda _i, task, a: self._mkdir(task, _CWD, a[0], a[1]),
             "mkdirat": lambda _i, task, a: self._mkdir(task, a[0], a[1], a[2]),
@@ -76,7 +73,7 @@ class Names:
 
     def _absent(self, parent: int, name: bytes) -> os.stat_result:
         """The directory. Raises OSError EEXIST when the name is taken, ENOENT when its directory was removed."""
-        if name.rstrip(b"/") in _DOTS or look(parent, name.rstrip(b"/")) is not None:
+        if name.rstrip(b"/") in DOTS or look(parent, name.rstrip(b"/")) is not None:
             raise OSError(errno.EEXIST, name)
         above = os.fstat(parent)
         if above.st_nlink == 0:
@@ -172,14 +169,14 @@ class Names:
         try:
             found = os.fstat(source)
             parent, name = self._parent(task, newdirfd, new)
-            self._absent(parent, name)
+            above = self._absent(parent, name)
             if name.endswith(b"/"):
                 raise OSError(errno.ENOENT, name)
             if stat.S_ISDIR(found.st_mode):
                 raise OSError(errno.EPERM, "link of a directory")
-            if found.st_dev != os.fstat(parent).st_dev:
+            if found.st_dev != above.st_dev:
                 raise OSError(errno.EXDEV, "link")
-            target = self._target(parent, name, found)
+            target = self._target(parent, name, found, above)
             target.descriptor = source
             target.arrives = True
             c.authority.about(LINK, target)
@@ -228,16 +225,16 @@ class Names:
 
     def _unlink(self, task: Task, dirfd: int, address: int, flags: int) -> int:
         c = self._c
-        if flags & ~_REMOVEDIR:
+        if flags & ~libc.AT_REMOVEDIR:
             raise OSError(errno.EINVAL, "unlinkat")
         path = c.tasks.read_path(task, address)
-        if path and flags & _REMOVEDIR and not path.strip(b"/"):
+        if path and flags & libc.AT_REMOVEDIR and not path.strip(b"/"):
             raise OSError(errno.EBUSY, path)  # the root
         parent, name = c.resolver.parent(task, dirfd, path)
         try:
             bare = name.rstrip(b"/")
-            found = None if bare in _DOTS else look(parent, bare)
-            directory = bool(flags & _REMOVEDIR)
+            found = None if bare in DOTS else look(parent, bare)
+            directory = bool(flags & libc.AT_REMOVEDIR)
             above = os.fstat(parent)
             if c.resolver.in_procfs(above.st_dev):
                 _remove(parent, name, directory)  # the kernel refuses, each case with its own errno
@@ -275,7 +272,9 @@ class Names:
     def _rename(self, task: Task, olddirfd: int, old: int, newdirfd: int, new: int, flags: int) -> int:
         """Both ends are judged, and what they overwrite, and below a directory each protected name (P29)."""
         c = self._c
-        if flags & ~(_NOREPLACE | _EXCHANGE | _WHITEOUT) or (flags & _EXCHANGE and flags & (_NOREPLACE | _WHITEOUT)):
+        if flags & ~(libc.RENAME_NOREPLACE | libc.RENAME_EXCHANGE | libc.RENAME_WHITEOUT) or (
+            flags & libc.RENAME_EXCHANGE and flags & (libc.RENAME_NOREPLACE | libc.RENAME_WHITEOUT)
+        ):
             raise OSError(errno.EINVAL, "renameat2")
         old_path = c.tasks.read_path(task, old)
         source, source_name = c.resolver.parent(task, olddirfd, old_path)
@@ -284,26 +283,26 @@ class Names:
         try:
             new_path = c.tasks.read_path(task, new)
             goal, goal_name = self._second_parent(task, source, olddirfd, old_path, newdirfd, new_path)
-            entry, onto = Entry(source, source_name, look), Entry(goal, goal_name, look)
+            entry, onto = Entry(source, source_name), Entry(goal, goal_name)
             found, replaced = entry.found, onto.found
             if found is None or self._is_refused(entry, found, onto, flags):
                 refuse_rename(c.identity, entry, onto, flags)
             if replaced is not None and not flags and os.path.samestat(found, replaced):
                 return 0  # two names of one file: rename(2) does nothing
-            if flags & _WHITEOUT:
+            if flags & libc.RENAME_WHITEOUT:
                 raise OSError(errno.EPERM, "RENAME_WHITEOUT")
             origin = self._target(source, source_name, found)
             destination = self._target(goal, goal_name, replaced)
             arriving = self._target(goal, goal_name, found)
             arriving.comes_from(source, source_name.rstrip(b"/"))
-            c.authority.about(RENAME, arriving, "exchanging the two" if flags & _EXCHANGE else "")
+            c.authority.about(RENAME, arriving, "exchanging the two" if flags & libc.RENAME_EXCHANGE else "")
             ends = [(origin, destination, found)]
-            if flags & _EXCHANGE and replaced is not None:
+            if flags & libc.RENAME_EXCHANGE and replaced is not None:
                 ends.append((destination, origin, replaced))
             if c.authority.is_free(destination) and c.authority.is_free(origin):
                 judged = [c.authority.demand(task, RENAME, end) for end in (origin, arriving)]
             else:
-                if stat.S_ISREG(found.st_mode) and not flags & _EXCHANGE:
+                if stat.S_ISREG(found.st_mode) and not flags & libc.RENAME_EXCHANGE:
                     witness = ConfigWitness(source, source_name, found, goal, goal_name)
                 judged = self._judge_ends(task, origin, destination, arriving, flags, witness)
                 judged += self._judge_reading(task, found, origin, destination)
@@ -335,7 +334,7 @@ class Names:
                 arrival.settle()
                 if owned:
                     c.provenance.keep(goal, goal_name)
-                if replaced is not None and not flags & _EXCHANGE:
+                if replaced is not None and not flags & libc.RENAME_EXCHANGE:
                     c.provenance.forget(replaced)
             return 0
         finally:
@@ -362,9 +361,9 @@ class Names:
         above, replaced = os.fstat(goal.parent), goal.found
         if os.fstat(source.parent).st_dev != above.st_dev or not above.st_nlink:  # a removed directory takes no names
             return True
-        if flags & _NOREPLACE and replaced is not None:
+        if flags & libc.RENAME_NOREPLACE and replaced is not None:
             return True
-        if flags & _EXCHANGE:
+        if flags & libc.RENAME_EXCHANGE:
             return replaced is None
         directory = stat.S_ISDIR(found.st_mode)
         if not directory and (source.name.endswith(b"/") or goal.name.endswith(b"/")):
@@ -385,8 +384,8 @@ class Names:
         leaves = demand(task, RENAME, origin)
         judged = [demand(task, RENAME, arriving, witness), demand(task, WRITE, arriving, witness), leaves]
         if destination.found is not None:
-            judged.append(demand(task, RENAME if flags & _EXCHANGE else UNLINK, destination, witness))
-        if flags & _EXCHANGE and destination.found is not None:
+            judged.append(demand(task, RENAME if flags & libc.RENAME_EXCHANGE else UNLINK, destination, witness))
+        if flags & libc.RENAME_EXCHANGE and destination.found is not None:
             back = self._target(origin.parent, origin.name, destination.found)
             back.comes_from(destination.parent, destination.name)
             judged += (demand(task, RENAME, back), demand(task, WRITE, back))
@@ -401,9 +400,7 @@ class Names:
         # By name alone: that the other evaluator refuses, or does not answer, must never make anything possible.
         if reading.verdict == ALLOW or authority.judge(task, READ, destination).left.verdict != ALLOW:
             return []
-        if not authority.permits(reading):
-            authority.refuse(task, RENAME, origin, reading)
-        return [reading]
+        return [authority.insist(task, RENAME, origin, reading)]
 
 
 def _move_to_nothing(source: int, source_name: bytes, goal: int, goal_name: bytes) -> None:
@@ -412,7 +409,7 @@ def _move_to_nothing(source: int, source_name: bytes, goal: int, goal_name: byte
     Raises OSError, EEXIST then.
     """
     try:
-        libc.renameat2(source, source_name, goal, goal_name, _NOREPLACE)
+        libc.renameat2(source, source_name, goal, goal_name, libc.RENAME_NOREPLACE)
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise

@@ -162,8 +162,7 @@ class Opens:
             decision = c.authority.judge_asked(task, effect, link, target)
             if decision is not None:
                 c.reads.moved()  # it may have been admitted by another name
-                if not c.authority.permits(decision):
-                    c.authority.refuse(task, effect, target, decision)
+                c.authority.insist(task, effect, target, decision)
 
     def _pin(self, task: Task, dirfd: int, path: bytes, walk: int, resolve: int) -> tuple[int, int]:
         """An O_PATH descriptor of the object, with the call's own walk flags, and how the caller holds it (`walk`).

@@ -10,6 +10,7 @@ import errno
 import os
 import stat
 
+from pincer_trace.gateway.resolve import look
 from pincer_trace.kernel import libc
 
 TYPE_CHECKING = False
@@ -18,9 +19,7 @@ if TYPE_CHECKING:
 
     from pincer_trace.executor.identity import Identity
 
-_DOTS = (b".", b"..")
-_NOREPLACE, _EXCHANGE = 1, 2  # renameat2(2)
-_AT_EACCESS = 0x200  # faccessat2(2)
+DOTS = (b".", b"..")
 _LEVELS = 1300  # of directories that a path can name
 
 
@@ -32,16 +31,16 @@ class Entry:
 
     __slots__ = ("directory", "found", "is_dots", "name", "parent", "too_long")
 
-    def __init__(self, parent: int, name: bytes, look: object) -> None:
+    def __init__(self, parent: int, name: bytes) -> None:
         self.parent = parent
         self.name = name
         bare = name.rstrip(b"/")
-        self.is_dots = bare in _DOTS
+        self.is_dots = bare in DOTS
         self.too_long = False
         self.found: os.stat_result | None = None
         if not self.is_dots:
             try:
-                self.found = look(parent, bare)  # type: ignore[operator]
+                self.found = look(parent, bare)
             except OSError as error:
                 if error.errno != errno.ENAMETOOLONG:
                     raise
@@ -52,7 +51,7 @@ def refuse_removal(identity: Identity, parent: int, name: bytes, found: os.stat_
     """Raise the errno of unlinkat with `flag` (0 or AT_REMOVEDIR) for a name that is absent or of the other kind."""
     bare = name.rstrip(b"/")
     try:
-        libc.call("unlinkat", parent, name if bare in _DOTS else _nobodys(name), flag)
+        libc.call("unlinkat", parent, name if bare in DOTS else _nobodys(name), flag)
     except FileNotFoundError:
         pass
     if found is None:
@@ -75,9 +74,9 @@ def refuse_rename(identity: Identity, source: Entry, goal: Entry, flags: int) ->
         raise OSError(errno.ENOENT, source.name)
     if goal.too_long:
         raise OSError(errno.ENAMETOOLONG, goal.name)
-    if flags & _NOREPLACE and goal.found is not None:
+    if flags & libc.RENAME_NOREPLACE and goal.found is not None:
         raise OSError(errno.EEXIST, goal.name)
-    if goal.found is None and flags & _EXCHANGE:
+    if goal.found is None and flags & libc.RENAME_EXCHANGE:
         raise OSError(errno.ENOENT, goal.name)
     directory = stat.S_ISDIR(source.found.st_mode)
     if goal.found is None or (not directory and (source.name.endswith(b"/") or goal.name.endswith(b"/"))):
@@ -103,7 +102,7 @@ def _is_removed(directory: int) -> bool:
 
 def _may_remove(identity: Identity, parent: int, found: os.stat_result) -> None:
     """Raises OSError EACCES, EPERM or EROFS where the caller may remove nothing like this from that directory."""
-    libc.call("faccessat2", parent, b".", os.W_OK | os.X_OK, _AT_EACCESS)
+    libc.call("faccessat2", parent, b".", os.W_OK | os.X_OK, libc.AT_EACCESS)
     above = os.fstat(parent)
     if above.st_mode & stat.S_ISVTX and not identity.owns_one_of(above, found):
         raise OSError(errno.EPERM, "sticky")

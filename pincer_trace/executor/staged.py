@@ -222,10 +222,8 @@ class Staged:
         judged.insert(0, c.authority.demand(file.caller, effect, target, witness))
         arguments = (content, *attributes.data())
         sequence = commit(c, file.caller, effect, target, judged, mode=attributes.mode, arguments=arguments)
-        with (
-            contextlib.suppress(OSError),
-            Outcome(c, sequence) as outcome,
-        ):  # which tells it: nobody waits for an answer
+        # Nobody waits for an answer: an error is told by the outcome alone.
+        with contextlib.suppress(OSError), Outcome(c, sequence) as outcome:
             self._name(file, content, attributes, replaces=replaces)
             outcome.saw(c.provenance.note(parent, name))
 

@@ -32,7 +32,7 @@ def load(listener: Listener, descriptors: int, procfs: Iterable[int]) -> FastPat
     if listener.descriptor < 0:  # a scripted listener has none
         return None
     try:
-        return FastPath(library(), listener, descriptors, tuple(procfs))
+        return FastPath(compiled(), listener, descriptors, tuple(procfs))
     except OSError:
         return None
 
@@ -42,18 +42,18 @@ def available() -> str:
     if os.environ.get("PINCER_TRACE_PURE"):
         return ""
     try:
-        compiled = os.stat(_LIBRARY).st_mtime_ns
+        built = os.stat(_LIBRARY).st_mtime_ns
     except OSError:
         return ""
     try:
-        if os.stat(_SOURCE).st_mtime_ns > compiled:
+        if os.stat(_SOURCE).st_mtime_ns > built:
             return ""  # a checkout whose source was changed since
     except OSError:
         pass  # an installation has no source
     return _LIBRARY
 
 
-def library() -> ctypes.CDLL:
+def compiled() -> ctypes.CDLL:
     """Load it. Raises OSError when it is not there or of another version."""
     path = available()
     if not path:

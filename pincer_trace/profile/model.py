@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 ALLOW = "allow"
 CONFIRM = "confirm"
 DENY = "deny"
-VERDICTS = (ALLOW, CONFIRM, DENY)
+VERDICTS = (ALLOW, CONFIRM, DENY)  # from the mildest to the strictest
+STRICTNESS = {verdict: rank for rank, verdict in enumerate(VERDICTS)}
 
 GRANT, PROTECTION, BUILT_IN = 0, 1, 2
 

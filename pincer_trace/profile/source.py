@@ -78,7 +78,8 @@ def compile_profile(path: str, content: bytes, places: Places) -> Compiled:
         seen.add(real)
         dependencies.append((parsed.extends, path, hashlib.sha256(content).digest()))
         path = following
-    floor, hold = "full", 30.0
+    usual = model.Settings()
+    floor, hold = usual.floor, usual.hold
     rows: list[Row] = []
     for file, parsed, lines in reversed(chain):
         floor = parsed.settings.floor or floor

@@ -8,14 +8,12 @@ import click
 
 from pincer_trace import effects, paths
 from pincer_trace.errors import UserError
+from pincer_trace.ui import arguments
 
 _DEFAULT = click.core.ParameterSource.DEFAULT
 # These are about the entry of a directory; the others follow a symbolic link to what it means.
 _ON_THE_ENTRY = frozenset({"rename", "link", "symlink", "unlink", "rmdir", "mkdir", "mknod", "bind"})
 
-_session_dir = click.option(
-    "--session-dir", metavar="DIR", help="Where sessions are kept. [default: in the user's state directory]"
-)
 _profile_option = click.option(
     "-p", "--profile", default="default", show_default=True, metavar="NAME|FILE", help="The profile to ask."
 )
@@ -34,7 +32,7 @@ _protect_option = click.option(
 @click.option("--command", metavar="PROGRAM", help="As in a run of PROGRAM: some rules are for one program only.")
 @_allow_write_option
 @_protect_option
-@_session_dir
+@arguments.session_dir
 @click.pass_context
 def why(
     ctx: click.Context,
@@ -104,7 +102,7 @@ def _print_rows(verdict: str, what: str, rows: list[tuple[str, str]]) -> None:
 @_allow_write_option
 @_protect_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each difference, and one with the counts.")
-@_session_dir
+@arguments.session_dir
 def replay(
     session: str | None,
     profile: str | None,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pincer_trace.effects import LINK, READ, RENAME, SYMLINK, TRUNCATE, UNLINK, WRITE
 from pincer_trace.ledger.read import raw
-from pincer_trace.profile import ALLOW, CONFIRM, DENY
-from pincer_trace.profile.model import NOTHING_ALLOWS
+from pincer_trace.profile import DENY
+from pincer_trace.profile.model import NOTHING_ALLOWS, STRICTNESS
 from pincer_trace.twin import codes, facts
 
 TYPE_CHECKING = False
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pincer_trace.ledger.read import Record
     from pincer_trace.twin.facts import About
 
-STRICTNESS = {ALLOW: 0, CONFIRM: 1, DENY: 2}
 BY_RULES = frozenset(
     {
         codes.POLICY_DENY, codes.NOBODY_TO_ASK, codes.REFUSED_BY_PERSON, codes.NOT_ANSWERED, codes.TOO_MANY_QUESTIONS,

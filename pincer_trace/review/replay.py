@@ -11,9 +11,9 @@ from pincer_trace import paths
 from pincer_trace.effects import READ, RENAME, SYMLINK
 from pincer_trace.ledger.read import decisions, raw
 from pincer_trace.profile import ALLOW, CONFIRM, DENY, Decision
+from pincer_trace.profile.model import STRICTNESS
 from pincer_trace.review import words
 from pincer_trace.review.parts import (
-    STRICTNESS,
     Part,
     decided_by_rules,
     destination,

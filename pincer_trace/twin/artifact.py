@@ -12,7 +12,8 @@ from _hashlib import hmac_digest, openssl_sha256
 from os import urandom
 from time import CLOCK_BOOTTIME, clock_gettime_ns
 
-from pincer_trace.profile import ALLOW, CONFIRM, DENY
+from pincer_trace.profile import DENY
+from pincer_trace.profile.model import STRICTNESS
 
 LEFT, RIGHT, INTENT = "left", "right", "intent"
 _SHARE = struct.Struct(">21sB16s32s32sQB")
@@ -21,13 +22,11 @@ _ids: list[bytes] = []  # drawn already: one system call for many
 _AT_ONCE = 64
 _BLOCK = 64  # bytes that SHA-256 takes at a time
 _BY = {LEFT: 0, RIGHT: 1}
-_VERDICT = {ALLOW: 0, CONFIRM: 1, DENY: 2}
-STRICTNESS = _VERDICT
 
 
 def strictest(*verdicts: str) -> str:
     """Deny beats confirm beats allow; without any, deny."""
-    return max(verdicts, key=_VERDICT.__getitem__, default=DENY)
+    return max(verdicts, key=STRICTNESS.__getitem__, default=DENY)
 
 
 def now() -> int:
@@ -126,5 +125,5 @@ class Share:
     def message(self) -> bytes:
         """What the MAC is over. Raises struct.error, KeyError, TypeError where a field is none."""
         return _SHARE.pack(
-            _LABEL, _BY[self.by], self.action, self.program, self.digest, self.time, _VERDICT[self.verdict]
+            _LABEL, _BY[self.by], self.action, self.program, self.digest, self.time, STRICTNESS[self.verdict]
         )

@@ -13,14 +13,14 @@ from pincer_trace.gateway.request import Claim
 from pincer_trace.ledger import LedgerFull
 from pincer_trace.paths import display
 from pincer_trace.profile import ALLOW, CONFIRM, DENY, Decision
+from pincer_trace.profile.model import STRICTNESS
 from pincer_trace.twin import codes, native
-from pincer_trace.twin.artifact import INTENT, LEFT, RIGHT, STRICTNESS
+from pincer_trace.twin.artifact import INTENT, LEFT, RIGHT
 from pincer_trace.twin.confirmation import Asked
 from pincer_trace.twin.evaluator import Mismatch, NoVerdict
 from pincer_trace.twin.facts import Recording, told
 from pincer_trace.twin.names import NameEvaluator
 from pincer_trace.twin.objects import ObjectEvaluator, repositories
-from pincer_trace.twin.staging import staged_name
 from pincer_trace.twin.target import Target
 from pincer_trace.twin.tokens import mint
 
@@ -172,7 +172,6 @@ class Authority:
             self._begun = False
             self.left.begin()
             self.right.begin()
-            self._confirmation.begin(notification)
 
     def _judge_first(self) -> None:
         """The first judgement of a call: most calls are reads that need none."""
@@ -187,8 +186,7 @@ class Authority:
 
     def judge(self, task: Task, effect: str, target: Target, witness: Witness | None = None) -> Judgement:
         """What the twin says, without a record."""
-        if not self._begun:
-            self._judge_first()
+        self._judge_first()
         claim = Claim.of(effect, target)
         arrives, named = target.arrives, target.named
         left = self.left.judge(task, claim, arrives=arrives, named=named, marked=target.marked, lies=target.lies)
@@ -200,9 +198,7 @@ class Authority:
         self._judge_first()
         claim = Claim.of(effect, target)
         judgement = Judgement(claim, target, self.left.held(claim, target), self.right.held(claim, target))
-        if not self.permits(judgement):
-            self.refuse(task, effect, target, judgement)
-        return judgement
+        return self.insist(task, effect, target, judgement)
 
     def judge_asked(self, task: Task, effect: str, link: Target, target: Target) -> Judgement | None:
         """The decision of a protection for the user's symbolic link that led to `target`: from now on it holds for that
@@ -269,7 +265,10 @@ class Authority:
 
     def demand(self, task: Task, effect: str, target: Target, witness: Witness | None = None) -> Judgement:
         """The judgement, if it permits the effect. Raises Denied (recorded), Asked, LedgerFull."""
-        judgement = self.judge(task, effect, target, witness)
+        return self.insist(task, effect, target, self.judge(task, effect, target, witness))
+
+    def insist(self, task: Task, effect: str, target: Target, judgement: Judgement) -> Judgement:
+        """The judgement, if it permits; what it refuses is recorded under `effect`. Raises as `demand`."""
         if not self.permits(judgement):
             self.refuse(task, effect, target, judgement)
         return judgement
@@ -284,9 +283,7 @@ class Authority:
         self._judge_first()
         claim = Claim.of(effect, target)
         judgement = Judgement(claim, target, self.left.below(claim, target), self.right.below(claim, target))
-        if not self.permits(judgement):
-            self.refuse(task, effect, target, judgement)
-        return [judgement]
+        return [self.insist(task, effect, target, judgement)]
 
     def refuse(self, task: Task, effect: str, target: Target, judgement: Judgement) -> NoReturn:
         """Record a refusal by rule. Raises Denied, or Asked where it is not refused yet; nothing else."""
@@ -339,9 +336,9 @@ class Authority:
         first = judged[0]
         if self.intent is None or effect == READ or all(self._is_in_own(each.target) for each in judged):
             return judged
-        from pincer_trace.twin.matter import Matter, Opinion, tighten
+        from pincer_trace.twin.matter import Matter, Opinion, staged, tighten
 
-        opinion = self.intent.opinion(Matter(effect, task.executable, _staged(path), _staged(to), flags))
+        opinion = self.intent.opinion(Matter(effect, task.executable, staged(path), staged(to), flags))
         if opinion is None:
             if self._notification:
                 raise Asked(None)
@@ -351,9 +348,7 @@ class Authority:
             return judged
         right = self.right.tighten(first.claim, decision)
         stricter = Judgement(first.claim, first.target, first.left, right, first.asked, opinion)
-        if not self.permits(stricter):
-            self.refuse(task, effect, target, stricter)
-        return stricter, *judged[1:]
+        return self.insist(task, effect, target, stricter), *judged[1:]
 
     def vote(self, action: bytes, request: Request, time: int) -> tuple[Share, ...]:
         """Both votes on a request whose claims were judged. Raises Unheard."""
@@ -410,12 +405,6 @@ class Authority:
             self._ledger.failure(where, failure, pid=pid)
         except LedgerFull:
             pass  # it is refused all the same
-
-
-def _staged(path: bytes) -> bytes:
-    """A path whose last component may be a staging name: each try of a program has another one."""
-    directory, slash, name = path.rpartition(b"/")
-    return directory + slash + staged_name(name) if name else path
 
 
 def _source(decision: Decision) -> str:

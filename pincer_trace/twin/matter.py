@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from pincer_trace import effects
 from pincer_trace.profile import ALLOW, CONFIRM, DENY, Decision
+from pincer_trace.profile.model import STRICTNESS
+from pincer_trace.twin.staging import staged_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +19,6 @@ NAME = 300  # bytes of a name at hand that are shown
 RECENT_NAME = 80
 REASON = 200  # characters of the model's reason that are kept
 _ANSWER = 4000  # characters; a longer answer is none
-_STRICTNESS = {ALLOW: 0, CONFIRM: 1, DENY: 2}
 
 _MEANING = {
     effects.READ: "read the content of `path`",
@@ -120,7 +121,7 @@ class Opinion:
     __slots__ = ("answered", "reason", "verdict")
 
     def __init__(self, verdict: str, reason: str, *, answered: bool = False) -> None:
-        if verdict not in _STRICTNESS:
+        if verdict not in STRICTNESS:
             raise ValueError("no verdict")
         self.verdict = verdict
         self.reason = reason
@@ -136,7 +137,7 @@ class Malformed(Exception):
 
 def tighten(decision: Decision, opinion: Opinion) -> Decision:
     """The stricter of the two: an opinion never loosens a decision."""
-    if _STRICTNESS[opinion.verdict] <= _STRICTNESS[decision.verdict]:
+    if STRICTNESS[opinion.verdict] <= STRICTNESS[decision.verdict]:
         return decision
     if not opinion.answered:
         return Decision(opinion.verdict, None, opinion.reason)
@@ -166,13 +167,19 @@ def parse(answer: str) -> Opinion:
     if not isinstance(given, dict) or set(given) != {"verdict", "reason"}:
         raise Malformed("it has not exactly a verdict and a reason")
     verdict, reason = given["verdict"], given["reason"]
-    if not isinstance(verdict, str) or verdict not in _STRICTNESS:
+    if not isinstance(verdict, str) or verdict not in STRICTNESS:
         raise Malformed("its verdict is none of allow, confirm, deny")
     if not isinstance(reason, str) or not reason.strip():
         raise Malformed("it has no reason")
     from pincer_trace.paths import display
 
     return Opinion(verdict, display(reason.strip(), REASON), answered=True)
+
+
+def staged(path: bytes) -> bytes:
+    """A path whose last component may be a staging name: each try of a program has another one."""
+    directory, slash, name = path.rpartition(b"/")
+    return directory + slash + staged_name(name) if name else path
 
 
 def shown(raw: bytes, limit: int) -> str:

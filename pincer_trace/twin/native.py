@@ -15,7 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pincer_trace.twin.target import Target
 
-_AT_EACCESS = 0x200  # the ids in force, not the real ones. <linux/fcntl.h>
 # Nothing but their own calls demands these, and for all of them the kernel wants to write and search the directory.
 _ENTRIES = frozenset({CREATE, MKDIR, MKNOD, RMDIR, SYMLINK, UNLINK})
 _REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -30,7 +29,7 @@ def refuses(effect: str, target: Target) -> bool:
     else:
         return False
     try:
-        libc.call("faccessat2", pin, b"", wanted, _AT_EACCESS | libc.AT_EMPTY_PATH)
+        libc.call("faccessat2", pin, b"", wanted, libc.AT_EACCESS | libc.AT_EMPTY_PATH)
     except OSError as error:
         return error.errno in _REFUSALS
     return False

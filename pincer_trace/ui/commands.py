@@ -6,6 +6,7 @@ import click
 
 from pincer_trace import paths
 from pincer_trace.errors import UserError
+from pincer_trace.ui import arguments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,17 +19,13 @@ def _question_id(value: str) -> int:
     return int(value)
 
 
-_session_dir = click.option(
-    "--session-dir", metavar="DIR", help="Where sessions are kept. [default: in the user's state directory]"
-)
 _question = click.argument("number", metavar="ID", type=_question_id)
-_session = click.argument("session", required=False)
 
 
 @click.command()
-@_session
+@arguments.session
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a question.")
-@_session_dir
+@arguments.session_dir
 def pending(session: str | None, as_json: bool, session_dir: str | None) -> None:
     """Show what waits for an answer.
 
@@ -71,7 +68,7 @@ def pending(session: str | None, as_json: bool, session_dir: str | None) -> None
 
 @click.command()
 @_question
-@_session
+@arguments.session
 @click.option(
     "--for",
     "kind",
@@ -81,7 +78,7 @@ def pending(session: str | None, as_json: bool, session_dir: str | None) -> None
     help="How long the yes holds: for one use within ten minutes, until the session ends, or in later runs too, by "
     "lines in your profile.",
 )
-@_session_dir
+@arguments.session_dir
 def approve(number: int, session: str | None, kind: str, session_dir: str | None) -> None:
     """Allow what question ID asks for.
 
@@ -111,9 +108,9 @@ def approve(number: int, session: str | None, kind: str, session_dir: str | None
 
 @click.command()
 @_question
-@_session
+@arguments.session
 @click.option("--session", "all_session", is_flag=True, help="Deny it until the session ends; no yes lifts that.")
-@_session_dir
+@arguments.session_dir
 def deny(number: int, session: str | None, all_session: bool, session_dir: str | None) -> None:
     """Refuse what question ID asks for.
 

@@ -25,9 +25,9 @@ class House:
     def __init__(self, program, directory=None, ancestor=None, profile="default", **details):
         self.lines, self.full, self.woken = [], False, 0
         self.program = program
-        work = program.state / "work"
-        work.mkdir(parents=True, exist_ok=True)
-        self.places = Places.of(str(work), program.environ, None)
+        tree = program.state / "project"
+        tree.mkdir(parents=True, exist_ok=True)
+        self.places = Places.of(str(tree), program.environ, None)
         parent = directory or os.path.join(program.state, "pincer-trace", "sessions")
         judged_by = {
             "profile": profile, "allow_write": [], "protect": [], "compiled": None, "places": self.places.told(),

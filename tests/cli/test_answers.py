@@ -247,7 +247,7 @@ def test_always_covers_what_the_call_does_besides(house, program, manner, names)
 
 
 def test_always_for_a_secret_that_is_read_too(house, program):
-    path = os.fsencode(program.state) + b"/work/.env"
+    path = os.fsencode(program.state) + b"/project/.env"
     before = load("default", house.places)
     assert before.judge("write", path, Facts()).verdict == "allow"
     wanted = before.judge("read", path, Facts())
@@ -301,7 +301,7 @@ def test_always_for_a_name_that_no_profile_can_hold_is_for_no_ordinary_one(house
 def test_always_for_a_rename_is_about_where_it_arrives(house, program):
     home = os.fsencode(program.state)
     rule = load("default", house.places).judge("rename", home + b"/.bashrc", Facts()).rule
-    house.ask(home + b"/work/new", "rename", to=home + b"/.bashrc", rule=rule.source)
+    house.ask(home + b"/project/new", "rename", to=home + b"/.bashrc", rule=rule.source)
     assert "added to" in program("approve", "1", "--for", "always").stdout
     now = load("default", house.places)
     assert now.judge("rename", home + b"/.bashrc", Facts()).verdict == "allow"

@@ -7,6 +7,7 @@ import re
 import shlex
 
 import pytest
+from support import explanation
 
 from pincer_trace.paths import shipped_profiles
 
@@ -52,21 +53,10 @@ def ask(program, place, *arguments, profile=None):
     return program("why", *arguments, "-p", profile or str(place.parent / "p.toml"), cwd=place)
 
 
-def rows(done):
-    """The answer as name -> lines, and its first line under ""."""
-    head, *rest = done.stdout.splitlines()
-    found = {"": head}
-    name = ""
-    for line in rest:
-        name = line[:8].strip() or name
-        found.setdefault(name, []).append(line[8:])
-    return found
-
-
 def test_allowed(program, place):
     done = ask(program, place, "write", "a")
     assert (done.returncode, done.stderr) == (0, "")
-    assert rows(done) == {
+    assert explanation(done) == {
         "": f"allow   write {place}/a",
         "rule": [f"{place.parent}/p.toml:5"],
         "reason": ["the work tree"],
@@ -76,14 +66,14 @@ def test_allowed(program, place):
 def test_denied_by_a_rule_of_a_file_and_line(program, place):
     done = ask(program, place, "read", "x.pem")
     assert done.returncode == 1
-    found = rows(done)
+    found = explanation(done)
     assert (found[""], found["reason"]) == (f"deny    read {place}/x.pem", ["a key"])
     assert found["rule"] == [f"{place.parent}/p.toml:10"]
 
 
 def test_confirm_names_the_condition_and_each_remedy(program, place):
     done = ask(program, place, "write", "Makefile")
-    found = rows(done)
+    found = explanation(done)
     assert done.returncode == 1 and found[""].startswith("confirm write ")
     assert found["unless"] == [
         f"the run created it, or a directory above it ({place.parent}/p.toml:22: this session wrote it)"
@@ -100,7 +90,7 @@ def test_a_lift_without_a_condition_is_named_and_ends_the_protections(program, p
     mine.write_text(f'extends = "p.toml"\n{rule}reason = "mine"\n')
     done = ask(program, place, "write", "Makefile", profile=str(mine))
     assert (done.returncode, done.stderr) == (0, "")
-    assert rows(done) == {
+    assert explanation(done) == {
         "": f"allow   write {place}/Makefile",
         "rule": [f"{place.parent}/p.toml:5"],
         "reason": ["the work tree"],
@@ -111,19 +101,19 @@ def test_a_lift_without_a_condition_is_named_and_ends_the_protections(program, p
 def test_what_no_rule_names(program, place):
     done = ask(program, place, "write", "/elsewhere/x")
     assert done.returncode == 1
-    assert rows(done)["rule"] == ["none of profile p"]
+    assert explanation(done)["rule"] == ["none of profile p"]
 
 
 @pytest.mark.parametrize("target", ["Makefile", "/elsewhere/x", "/elsewhere/a b", "/e/it's", "/e/*"])
 def test_a_proposed_option_works(program, place, target):
-    remedy = rows(ask(program, place, "write", target))["remedy"][-1]
+    remedy = explanation(ask(program, place, "write", target))["remedy"][-1]
     assert remedy.startswith("--allow-write ")
     assert ask(program, place, "write", target, *shlex.split(remedy)).returncode == 0
 
 
 @pytest.mark.parametrize("target", ["x.pem", "/elsewhere/x", "/e/y.pem", '/e/"\\*[1].pem', "/e/é"])
 def test_a_proposed_rule_works(program, place, target):
-    found = rows(ask(program, place, "read", target))["remedy"]
+    found = explanation(ask(program, place, "read", target))["remedy"]
     (place.parent / "mine.toml").write_text('extends = "p.toml"\n' + "\n".join(found[1:]))
     assert ask(program, place, "read", target, profile=str(place.parent / "mine.toml")).returncode == 0
 
@@ -132,18 +122,18 @@ def test_the_program_itself_cannot_be_opened(program, place):
     import pincer_trace
 
     done = ask(program, place, "write", pincer_trace.__file__)
-    assert rows(done)["rule"] == ["built in"] and "--allow-write" not in done.stdout
+    assert explanation(done)["rule"] == ["built in"] and "--allow-write" not in done.stdout
 
 
 def test_a_target_is_resolved_as_the_effect_takes_it(program, place):
     (place / "real.pem").write_text("")
     (place / "link").symlink_to("real.pem")
-    assert rows(ask(program, place, "read", "link"))[""] == f"deny    read {place}/real.pem"
-    assert rows(ask(program, place, "unlink", "link"))[""] == f"allow   unlink {place}/link"
+    assert explanation(ask(program, place, "read", "link"))[""] == f"deny    read {place}/real.pem"
+    assert explanation(ask(program, place, "unlink", "link"))[""] == f"allow   unlink {place}/link"
     (place / "dir").mkdir()
     (place / "to").symlink_to("dir")
-    assert rows(ask(program, place, "mkdir", "to/new/"))[""] == f"allow   mkdir {place}/dir/new"
-    assert rows(ask(program, place, "unlink", "to/../x"))[""] == f"allow   unlink {place}/x"
+    assert explanation(ask(program, place, "mkdir", "to/new/"))[""] == f"allow   mkdir {place}/dir/new"
+    assert explanation(ask(program, place, "unlink", "to/../x"))[""] == f"allow   unlink {place}/x"
 
 
 @pytest.mark.parametrize("target", [b"/e/\x1b[2J\n\xff", b"\xff.pem", b"/e/\xe2\x80\xae"])

@@ -73,6 +73,7 @@ verdict = "allow"
 reason = "no key that runs a program"
 """
 
+WORKSPACE = b"work"  # what the workspace is called, in its directory
 MakeBench = Callable[..., Bench]
 
 
@@ -99,7 +100,7 @@ def populated() -> Callable[[Path], None]:
 @pytest.fixture
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The workspace, which is also the working directory; umask 022."""
-    place = tmp_path.resolve() / "work"
+    place = tmp_path.resolve() / WORKSPACE.decode()
     place.mkdir()
     populate(place)
     monkeypatch.chdir(place)

@@ -10,7 +10,7 @@ import os
 
 import pytest
 
-from pincer_trace.executor import names
+from pincer_trace.executor import names, refusals
 from pincer_trace.kernel import libc
 
 AT = -100
@@ -34,7 +34,8 @@ def after_look(monkeypatch):
                 act()
             return found
 
-        monkeypatch.setattr(names, "look", look)
+        for module in (names, refusals):
+            monkeypatch.setattr(module, "look", look)
         return done
 
     return arrange

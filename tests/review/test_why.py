@@ -7,6 +7,7 @@ import os
 import shlex
 
 import pytest
+from support import explanation
 
 from pincer_trace.twin import codes
 
@@ -19,17 +20,6 @@ def ask(program, one, number, *more, **how):
     return program("why", number, one.session.path, *more, **how)
 
 
-def rows(done):
-    """The answer as name -> lines, and its first line under ""."""
-    head, *rest = done.stdout.splitlines()
-    found = {"": head}
-    name = ""
-    for line in rest:
-        name = line[:8].strip() or name
-        found.setdefault(name, []).append(line[8:])
-    return found
-
-
 def votes(left, right, rule="old.toml:20"):
     return (("left", left, rule), ("right", right, rule))
 
@@ -40,7 +30,7 @@ def test_an_effect_that_was_done(made, program):
     number = one.allow("rename", one.at(".git/a"), extra={"to": "/b"}, facts=facts, votes=votes("allow", "allow"))
     done = ask(program, one, number)
     assert (done.returncode, done.stderr) == (0, "")
-    found = rows(done)
+    found = explanation(done)
     assert found[""] == f"allow   rename {one.work}/.git/a -> /b"
     assert found["record"][0].startswith(f"1 of {one.id}, ") and found["record"][0].endswith(" by /bin/sh (7)")
     assert found["votes"] == ["left allow (old.toml:20)", "right allow (old.toml:20)"]
@@ -61,11 +51,13 @@ def test_outcomes_in_words(made, program):
     refused = one.deny("read", one.at("k.pem"), native=True)
     seen = one.ledger.intent("mkdir", b"/c", verdict="allow", rule="r", reason="", **one.subject())
     one.ledger.outcome(seen, 0, "the entry is the pinned inode")
-    assert rows(ask(program, one, failed))["done"] == ["no: the kernel answered ENOSPC"]
-    assert rows(ask(program, one, lost))["done"] == ["not known: the run was killed before it told, or goes on"]
-    assert rows(ask(program, one, lost + 1))["done"] == ["it was read 12 times"]
-    assert rows(ask(program, one, refused))["done"][0].startswith("nothing: the caller got EACCES; the kernel refuses")
-    assert rows(ask(program, one, seen))["after"] == ["the entry is the pinned inode"]
+    assert explanation(ask(program, one, failed))["done"] == ["no: the kernel answered ENOSPC"]
+    assert explanation(ask(program, one, lost))["done"] == ["not known: the run was killed before it told, or goes on"]
+    assert explanation(ask(program, one, lost + 1))["done"] == ["it was read 12 times"]
+    assert explanation(ask(program, one, refused))["done"][0].startswith(
+        "nothing: the caller got EACCES; the kernel refuses"
+    )
+    assert explanation(ask(program, one, seen))["after"] == ["the entry is the pinned inode"]
 
 
 CONFIRMED = {"verdict": "confirm", "rule": "old.toml:25", "reason": "runs later"}
@@ -79,9 +71,9 @@ def test_who_allowed_what_wanted_a_confirmation(made, program):
     asked = one.allow("write", b"/w/\x1b", extra={"confirmed": [number]}, **CONFIRMED)
     both = one.allow("rename", b"/w/a", extra={"to": "/w/b", "confirmed": [number, 99]}, **CONFIRMED)
     auto = one.allow("write", b"/w/c", extra={"confirmed": "auto"}, **CONFIRMED)
-    assert rows(ask(program, one, asked))["answer"] == [f"allowed by a person (record {number})"]
-    assert rows(ask(program, one, both))["answer"] == [f"allowed by a person (records {number}, 99)"]
-    assert rows(ask(program, one, auto))["answer"] == ["allowed by --confirm auto"]
+    assert explanation(ask(program, one, asked))["answer"] == [f"allowed by a person (record {number})"]
+    assert explanation(ask(program, one, both))["answer"] == [f"allowed by a person (records {number}, 99)"]
+    assert explanation(ask(program, one, auto))["answer"] == ["allowed by --confirm auto"]
     log = program("log", one.session.path).stdout
     assert f"       confirm: old.toml:25: runs later: allowed by a person (record {number})\n" in log
     assert "       confirm: old.toml:25: runs later: allowed by --confirm auto\n" in log
@@ -95,14 +87,14 @@ def test_who_allowed_what_wanted_a_confirmation(made, program):
 def test_an_odd_confirmation_is_none(made, program, odd):
     one = made()
     number = one.allow("write", b"/w/a", extra={"confirmed": odd}, **CONFIRMED)
-    assert "answer" not in rows(ask(program, one, number))
+    assert "answer" not in explanation(ask(program, one, number))
 
 
 def test_a_vote_that_is_the_models_does_not_say_no_rule(made, program):
     one = made()
     said = (("left", "allow", "old.toml:20"), ("right", "deny", ""), ("intent", "deny", "not the task"))
     number = one.deny("write", one.at("x"), rule="", reason="so", code=codes.INTENT, votes=said)
-    assert rows(ask(program, one, number))["votes"] == [
+    assert explanation(ask(program, one, number))["votes"] == [
         "left allow (old.toml:20)", "right deny (as the model says)", "intent deny (not the task)",
     ]  # fmt: skip
 
@@ -116,7 +108,7 @@ def test_a_refusal_names_what_would_allow_it_and_that_works(made, program):
         votes=votes("allow", "confirm"),
     )  # fmt: skip
     done = ask(program, one, number)
-    found = rows(done)
+    found = explanation(done)
     assert done.returncode == 1 and found[""] == f"confirm write {one.work}/d/Makefile"
     assert (found["code"], found["rule"]) == (["NOBODY_TO_ASK"], [source])
     assert found["votes"] == ["left allow (old.toml:20)", "right confirm (old.toml:20)"]
@@ -133,7 +125,7 @@ def test_a_refusal_names_what_would_allow_it_and_that_works(made, program):
 def test_a_refused_read_is_allowed_by_the_rule_that_is_proposed(made, program):
     one = made()
     number = one.deny("read", one.at("k.pem"), code=codes.POLICY_DENY)
-    found = rows(ask(program, one, number))
+    found = explanation(ask(program, one, number))
     assert found["remedy"][0] == "in a profile of your own that has extends = 'old':"
     mine = one.base / "mine.toml"
     mine.write_text(f"extends = {json.dumps(str(one.file))}\n" + "\n".join(found["remedy"][1:]))
@@ -148,7 +140,7 @@ def test_every_code_says_what_to_do(made, program, code):
     rule = "old.toml:23" if by_rule else ""
     path = one.at("k.pem") if by_rule else one.at("text")
     number = one.deny("read", path, rule=rule, reason="so", code=code, votes=votes("allow", "allow"))
-    found = rows(ask(program, one, number))
+    found = explanation(ask(program, one, number))
     assert found["code"] == [code] and found["remedy"][0]
     assert ("[[rule]]" in found["remedy"]) == by_rule
 
@@ -156,7 +148,7 @@ def test_every_code_says_what_to_do(made, program, code):
 def test_a_failure_of_the_supervisor(made, program):
     one = made()
     number = one.ledger.failure("gateway", ValueError("odd"), pid=3)
-    found = rows(ask(program, one, number))
+    found = explanation(ask(program, one, number))
     assert found["code"] == ["SUPERVISOR_FAILURE"] and "PINCER_TRACE_DEBUG" in found["remedy"][0]
     assert found["done"] == ["nothing: the caller got EACCES"]
 
@@ -165,17 +157,17 @@ def test_a_profile_that_has_changed_or_is_gone_is_no_guide(made, program):
     one = made()
     number = one.deny("read", one.at("k.pem"), code=codes.POLICY_DENY)
     one.file.write_text(PROFILE.replace("/**/*.pem", "/**/*.key"))
-    found = rows(ask(program, one, number))
+    found = explanation(ask(program, one, number))
     assert "remedy" not in found and "is not what it was in that run" in found["note"][0]
     one.file.unlink()
-    found = rows(ask(program, one, number))
+    found = explanation(ask(program, one, number))
     assert "remedy" not in found and f"{one.file} cannot be read" in found["note"][0]
 
 
 def test_what_a_rule_asks_and_nobody_recorded(made, program):
     one = made()
     number = one.deny("write", one.at("d/Makefile"), verdict="confirm", code=codes.NOBODY_TO_ASK, rule="old.toml:30")
-    found = rows(ask(program, one, number))
+    found = explanation(ask(program, one, number))
     assert found["note"] == [
         f"a rule asks whether the run created {one.work}/d, or a directory above that, which is not recorded"
     ]

@@ -119,7 +119,7 @@ mv src moved && ln two second && ln -s two third && git add -A && git commit -qm
 git mv two other && git commit -qm third && git checkout -qb side
 git init -q inner && git -C inner config user.name m && echo x > inner/x && git -C inner add x
 git -C inner -c user.email=e@example.com commit -qm inner
-git worktree add -q ../work/tree HEAD && cat tree/.git | cut -c1-7
+git worktree add -q "../${PWD##*/}/tree" HEAD && cat tree/.git | cut -c1-7
 chmod 600 other && touch -d 2001-01-01 other && truncate -s 1 other && mkfifo pipe && rm -r moved pipe
 git log --format=%s && git status --short | sort
 """
