@@ -189,7 +189,7 @@ class Engine:
             self._hot_read = cold_reader(context, self._fast)
         self._names = {row.number: row.name for row in rows}
         if self._identity.privileged:
-            import unicodedata  # noqa: F401 - for display(): later, the ids in force might not reach the library
+            self._import_ahead()
         self._identity.limit()
         sys.setswitchinterval(0.0001)  # the flusher must not keep a paused call waiting
 
@@ -201,6 +201,16 @@ class Engine:
 
         link = connect(self._evaluator, root)
         return ToldProvenance(link, resolver.names), ToldAliases(self._profile, link), link
+
+    def _import_ahead(self) -> None:
+        """What is otherwise imported where it is used: there the ids in force might not reach the library."""
+        import unicodedata  # noqa: F401 - for names that are displayed
+
+        from pincer_trace.profile import gitconfig, show  # noqa: F401 - for facts, and for what a refusal tells
+
+        if self._questions is not None:
+            import hashlib  # noqa: F401 - for the keys of grants
+            import re  # noqa: F401 - for staging names
 
     def _confirmation(self, ledger: Ledger) -> Confirmation:
         """What `--confirm` says."""
@@ -346,6 +356,7 @@ class Engine:
 
     def _fail(self, tid: int, call: int, failure: BaseException) -> None:
         if os.environ.get("PINCER_TRACE_DEBUG"):
+            self._identity.assume(None)  # the log is ours, whoever called
             import traceback
 
             with open(os.path.join(self._session.path, "debug.log"), "a") as log:

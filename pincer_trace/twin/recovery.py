@@ -166,10 +166,6 @@ class Denials:
             self._descriptor = -1
             self._full = True
         self._write(HEADER)
-        if profile is not None and os.geteuid() == 0:  # later, the ids in force might not reach the library
-            import unicodedata  # noqa: F401
-
-            from pincer_trace.profile import show  # noqa: F401
 
     def tell(self, effect: str, path: bytes, code: str, rule: str = "", reason: str = "") -> None:
         """Something was refused that the kernel would have done. `reason` is told where no rule of the profile is."""

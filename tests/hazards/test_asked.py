@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sysconfig
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -376,3 +377,45 @@ def test_the_log_of_a_run_that_asked_is_whole(runner):
         done = run.person("verify")
         assert done.returncode == 0, done.stdout
         assert Path(run.session).is_dir()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root acts for other ids")
+def test_p68_questions_and_refusals_for_other_ids_where_only_root_reaches_the_library(runner):
+    """By the ids of its caller the engine could import nothing: all that it needs is there before."""
+    import pincer_trace
+
+    if runner.identity.uid:
+        pytest.skip("nobody but root acts for other ids")
+    hidden = runner.base / "hidden"
+    (hidden / "lib").mkdir(parents=True)
+    hidden.chmod(0o700)
+    (hidden / "lib" / f"python{sysconfig.get_python_version()}").symlink_to(sysconfig.get_path("stdlib"))
+    (hidden / "packages").symlink_to(sysconfig.get_path("purelib"))
+    (hidden / "product").symlink_to(Path(pincer_trace.__file__).parent.parent)
+    env = {"PYTHONHOME": str(hidden), "PYTHONPATH": f"{hidden}/product:{hidden}/packages", "PINCER_TRACE_DEBUG": "1"}
+    (runner.home / ".ssh").mkdir()
+    for folder in (runner.work, runner.home / ".ssh"):
+        folder.chmod(0o777)
+    worker = """
+        exec setpriv --reuid=61234 --regid=61234 --clear-groups -- sh -c '
+        cat asked; true > asked.tmp.12.abcdef; echo $?; true > "asked.tmp.\u00e9"; echo $?
+        true > "$HOME/.ssh/\u00e9"; echo $?; git init -q g; git -C g config core.fsmonitor x; echo end'
+    """
+    with Run(runner, shell(worker), words=("-m", "pincer_trace"), env=env) as run:
+        run.answer("approve", str(run.pending()[0]["id"]))
+        assert run.line() == "asked"
+        (question,) = run.pending()
+        assert (question["effect"], question["covers"]) == ("create", "asked.tmp.*.*")
+        run.answer("approve", str(question["id"]))
+        assert run.line() == "0"
+        run.answer("deny", str(run.pending()[0]["id"]))
+        assert [run.line() for _ in range(2)] == ["2", "2"]
+        (question,) = run.pending()
+        assert "core.fsmonitor" in question["reason"]
+        run.answer("deny", str(question["id"]))
+        assert run.line() == "end"
+        run.end()
+        person, rule = "REFUSED_BY_PERSON", "POLICY_DENY"
+        assert run.refusals() == [(person, "asked.tmp.\u00e9"), (rule, "\u00e9"), (person, "config")]
+        assert not [record for record in ledger(run) if record["kind"] == "failure"]
+        assert "--allow-write" in (run.session / "denials.txt").read_text()
