@@ -324,7 +324,7 @@ class Engine:
             try:
                 self._control.send(line.encode("utf-8", "replace"), socket.MSG_DONTWAIT)
             except OSError:
-                pass
+                pass  # no room, or no front: `pending` shows the question too
             finally:
                 self._lock.release()
 

@@ -44,7 +44,7 @@ def _note(message: str) -> None:
     try:
         os.write(2, f"pincer-trace hook: {ascii(message)[:200]}\n".encode())
     except OSError:
-        pass
+        pass  # nobody listens, and an agent must not fail for it
 
 
 def claude(event: bytes, environ: Mapping[str, str]) -> bytes:
@@ -126,7 +126,7 @@ class _State:
             self.offset = int(os.read(self._descriptor, 20) or b"0")
             self.kept = True
         except (OSError, ValueError):
-            pass
+            pass  # another hook has it, or it is no file of ours: what is new is told from the start, and not kept
 
     def keep(self, offset: int) -> None:
         """Remember it for the next time."""

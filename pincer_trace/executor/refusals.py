@@ -53,7 +53,7 @@ def refuse_removal(identity: Identity, parent: int, name: bytes, found: os.stat_
     try:
         libc.call("unlinkat", parent, name if bare in DOTS else _nobodys(name), flag)
     except FileNotFoundError:
-        pass
+        pass  # nothing is wrong but the name: what the kernel finds later is told below
     if found is None:
         raise OSError(errno.ENOENT, name)
     directory = stat.S_ISDIR(found.st_mode)
@@ -69,7 +69,7 @@ def refuse_rename(identity: Identity, source: Entry, goal: Entry, flags: int) ->
         name = source.name if source.is_dots else _nobodys(source.name)
         libc.renameat2(source.parent, name, goal.parent, goal.name, flags)
     except FileNotFoundError:
-        pass
+        pass  # the same
     if source.found is None or (not source.too_long and _is_removed(goal.parent)):
         raise OSError(errno.ENOENT, source.name)
     if goal.too_long:

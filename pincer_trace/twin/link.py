@@ -196,7 +196,7 @@ class Link:
             try:
                 self._connection.shutdown(socket.SHUT_RDWR)
             except OSError:
-                pass
+                pass  # the other side has ended already
 
 
 def _parsed(data: bytes) -> tuple[int, Message]:

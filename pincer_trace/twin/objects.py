@@ -127,7 +127,7 @@ class EffectFacts(Facts):
             held, pinned = os.stat(name, dir_fd=parent, follow_symlinks=False), os.fstat(target.descriptor)
             same = os.path.samestat(held, pinned)
         except OSError:
-            pass
+            pass  # the name is gone: it is not the same
         finally:
             if not same:
                 os.close(parent)

@@ -220,7 +220,7 @@ class Denials:
                 return True
             os.ftruncate(self._descriptor, self._end)
         except OSError:
-            pass
+            pass  # no room: the records of the refusals are in the ledger
         self._full = True
         return False
 

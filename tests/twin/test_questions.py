@@ -345,7 +345,7 @@ def test_two_people_answer_at_once():
                     desk.questions.answer(number, kind, BY, 1.0)
                     taken.append(number)
                 except NotAnswerable:
-                    pass
+                    pass  # another one was first
 
         threads = [threading.Thread(target=person, args=(kind,)) for kind in (ONCE, DENY, SESSION, DENY_SESSION)]
         for thread in threads:
