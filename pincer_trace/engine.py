@@ -34,6 +34,7 @@ from pincer_trace.gateway.request import origin
 from pincer_trace.gateway.resolve import STEPS, Forbidden, Resolver
 from pincer_trace.gateway.tasks import Impostor, Tasks, Unreadable
 from pincer_trace.kernel import fastpath, libc, procfs, table
+from pincer_trace.kernel.detachment import detach
 from pincer_trace.kernel.notify import Gone, Listener
 from pincer_trace.kernel.placement import Placement
 from pincer_trace.ledger import LedgerFull, summary
@@ -57,10 +58,6 @@ if TYPE_CHECKING:
 
 _FLUSH = 0.5  # seconds between flushes of the read counts: a count is on disk after two of them
 _GRACE = 2.0  # seconds between SIGTERM and SIGKILL for processes that outlive the command
-_KEPT_SIGNALS = {  # all others are ignored: SIGIO of a broken lease, say, would end us
-    signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGTERM, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE,
-    signal.SIGILL, signal.SIGSEGV, signal.SIGSYS, signal.SIGTRAP,
-}  # fmt: skip
 _WALL = 0x40000000  # __WALL: also children made by clone without SIGCHLD. wait(2)
 
 
@@ -109,19 +106,11 @@ class Engine:
         self._finish()
 
     def _detach(self) -> None:
-        """Leave the terminal's process group and the standard streams: they are the worker's alone (P76)."""
-        os.setpgid(0, 0)
-        for number in signal.valid_signals() - _KEPT_SIGNALS:
-            signal.signal(number, signal.SIG_IGN)
-        null = os.open(os.devnull, os.O_RDWR)
-        for stream in (0, 1, 2):
-            os.dup2(null, stream)
-        os.close(null)
+        """Leave what is the worker's alone, and have as many descriptors as may be."""
+        detach(signal.SIGTERM)
         for descriptor in self._plan.keep:
             if descriptor > 2:
                 os.close(descriptor)
-        libc.prctl(libc.PR_SET_DUMPABLE, 0)  # after the fork: a worker must stay readable, we must not (P45)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 

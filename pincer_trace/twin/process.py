@@ -10,21 +10,17 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import resource
 import signal
 import socket
 
 from pincer_trace.kernel import libc
+from pincer_trace.kernel.detachment import detach
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pincer_trace.profile import Profile
 
 NAME = b"pincer-right"  # what `ps` shows
-_KEPT_SIGNALS = {
-    signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL,
-    signal.SIGSEGV, signal.SIGSYS, signal.SIGTRAP,
-}  # fmt: skip
 
 
 class Companion:
@@ -94,19 +90,12 @@ def _be(profile: Profile, connection: socket.socket, parent: int, *, outlives: b
 
 def _detach(kept: int) -> None:
     """Leave the terminal, the working directory, and every descriptor that somebody else needs."""
-    os.setpgid(0, 0)
-    for number in signal.valid_signals() - _KEPT_SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
-    null = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        os.dup2(null, stream)
+    detach()
     if kept > 3:
         libc.call("close_range", 3, kept - 1, 0)
     libc.call("close_range", kept + 1, 0xFFFFFFFF, 0)
     os.chdir("/")
     libc.set_name(NAME)
-    libc.prctl(libc.PR_SET_DUMPABLE, 0)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _explain(connection: socket.socket, error: BaseException) -> None:

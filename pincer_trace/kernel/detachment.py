@@ -1,0 +1,33 @@
+"""How a process of ours leaves the terminal and the standard streams to the worker, and closes itself to others."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+
+from pincer_trace.kernel import libc
+
+_NULL_STREAMS = (0, 1, 2)
+_HEEDED = {  # what cannot be ignored, what `wait` needs, and what the kernel sends for faults of our own
+    signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL,
+    signal.SIGSEGV, signal.SIGSYS, signal.SIGTRAP,
+}  # fmt: skip
+
+
+def detach(*heeded: signal.Signals) -> None:
+    """Take a process group of our own, /dev/null for all three streams (P76), and be neither traced nor dumped (P45).
+
+    All signals but `heeded` and the vital ones are ignored from now on: SIGIO of a broken lease, say, would end us.
+    After the fork: the worker must stay readable.
+    """
+    os.setpgid(0, 0)
+    for number in signal.valid_signals() - _HEEDED - set(heeded):
+        signal.signal(number, signal.SIG_IGN)
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in _NULL_STREAMS:
+        os.dup2(null, stream)
+    if null not in _NULL_STREAMS:
+        os.close(null)
+    libc.prctl(libc.PR_SET_DUMPABLE, 0)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
