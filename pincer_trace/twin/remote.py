@@ -153,9 +153,16 @@ class RemoteEvaluator:
             return NoVerdict(unheard)
         if holds and isinstance(witness, ConfigWitness):
             number = self._witnesses[witness]
-            witness.closed = lambda: self._link.tell("release", [number])
+            witness.closed = lambda: self._release(number)
         self._claims[claim] = self._count
         return decision
+
+    def _release(self, number: int) -> None:
+        """It is to drop a lease: the caller may open the file as soon as it has its answer, so this waits for that."""
+        try:
+            self._link.ask("release", [number])
+        except Unheard:
+            pass  # the next judgement says so, and with its next call or its end the lease is gone too
 
     def _known(self, witness: Witness | None, pins: Pins) -> object:
         """What is known of the content: of a file that is there only where to look."""

@@ -69,11 +69,11 @@ class Served:
             "held": lambda a, pins: self._judge(a, pins, held=True),
             "below": lambda a, pins: self._judge(a, pins, below=True),
             "vote": self._vote,
+            "release": lambda a, _: self._release(a[0]),
         }
         provenance, aliases = self._provenance, self._aliases
         self._told: dict[str, Callable[[Message, list[int]], object]] = {
             "tighten": self._tighten,
-            "release": lambda a, _: self._release(a[0]),
             "note": lambda a, pins: provenance.note(pins[a[0]], raw(a[1])),
             "note_descriptor": lambda a, pins: provenance.note_descriptor(pins[a[0]], pins[a[1]]),
             "note_object": lambda a, pins: provenance.note_object(pins[a[0]]),
@@ -221,13 +221,14 @@ class Served:
             self._witnesses[number] = witness
         return witness
 
-    def _release(self, number: int) -> None:
+    def _release(self, number: int) -> Message:
         """The rename is over: others may write the file."""
         witness = self._witnesses.pop(number, None)
         if witness is not None:
             witness.close()
             os.close(witness.source)
             os.close(witness.goal)
+        return []
 
     def _tighten(self, a: Message, _pins: list[int]) -> None:
         call, number, verdict = a
