@@ -4,9 +4,12 @@ An abstract unix socket of the engine. The worker cannot connect: the kernel's s
 that is missing the peer must be of our user and no process of the supervised tree. The name is random, but no secret:
 /proc/net/unix shows it.
 
-Lines of JSON both ways, one answer a line in the order of the questions: `{"op": "pending"}` and
-`{"op": "answer", "id": 3, "answer": "once"}`. An answer has `"ok"`, and where it is false `"error"` in words and
-`"code"` for programs. Operations are a table, so that more can be told by the same socket.
+Lines of JSON both ways, one answer a line in the order of the requests: `{"op": "pending"}`, `{"op": "answer", "id": 3,
+"answer": "once"}`, and `{"op": "before", "of": 17}` for what held the file that record 17 is about to change. An answer
+has `"ok"`, and where it is false `"error"` in words and `"code"` for programs. After `{"op": "watch"}` come lines
+`{"event": "questions", "questions": [...]}` too, at once and whenever they are others; a slow reader gets the last one.
+
+What was decided stands in the ledger, which whoever watches reads by itself: that costs the supervisor nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import os
 import selectors
 import socket
 import threading
+from base64 import b64encode
 from time import CLOCK_BOOTTIME, clock_gettime, monotonic, sleep
 
 from pincer_trace.kernel.peers import Peer
@@ -27,6 +31,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from pincer_trace.executor.before import Before
     from pincer_trace.twin.questions import Questions
 
     Message = dict[str, object]
@@ -49,7 +54,7 @@ class Refused(Exception):
 
 
 class _Client:
-    __slots__ = ("connection", "incoming", "outgoing", "peer", "stuck")
+    __slots__ = ("behind", "connection", "incoming", "outgoing", "peer", "stuck", "watches")
 
     def __init__(self, connection: socket.socket, peer: Peer) -> None:
         self.connection = connection
@@ -57,17 +62,30 @@ class _Client:
         self.incoming = b""
         self.outgoing = b""
         self.stuck = 0.0  # since when it reads nothing of that; 0: it is not so
+        self.watches = False
+        self.behind = False  # there was news while it had not read the last
 
 
 class Channel:
     """The listening socket and the thread that serves it. `is_inside(pid)`: whether it is of the supervised tree.
 
+    `news` is what those who watch are told at first and after each `tell`; `watched` hears whether anybody does.
     Made by the engine after the worker was started, so that the worker has no copy of anything.
     """
 
-    def __init__(self, operations: Mapping[str, Operation], is_inside: Callable[[int], bool]) -> None:
-        self._operations = operations
+    def __init__(
+        self,
+        operations: Mapping[str, Operation],
+        is_inside: Callable[[int], bool],
+        *,
+        news: Callable[[], Message],
+        watched: Callable[[bool], None] = lambda _: None,
+    ) -> None:
+        self._operations = {**operations, "watch": _watch}
         self._is_inside = is_inside
+        self._news = news
+        self._watched = watched
+        self._closing = False
         self._uid = os.getuid()
         self.name = os.urandom(16).hex()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -92,10 +110,18 @@ class Channel:
         self._thread = threading.Thread(target=self._serve, name="channel", daemon=True)
         self._thread.start()
 
+    def tell(self) -> None:
+        """There is news for those who watch. For any thread: it does not wait."""
+        try:
+            os.eventfd_write(self._wake, 1)
+        except BlockingIOError:
+            pass  # it is told already, more often than can be counted
+
     def close(self) -> None:
         """Stop serving, and forget the clients."""
+        self._closing = True
         if self._thread is not None:
-            os.eventfd_write(self._wake, 1)
+            self.tell()
             self._thread.join()
             self._thread = None
         self._listener.close()
@@ -110,17 +136,18 @@ class Channel:
             while True:
                 for key, events in selector.select(1.0 if any(c.outgoing for c in self._clients.values()) else None):
                     if key.fd == self._wake:
-                        for client in list(self._clients.values()):
-                            self._drop(client, selector)
-                        return
-                    if key.data is None:
+                        os.eventfd_read(self._wake)
+                        if self._closing:
+                            for client in list(self._clients.values()):
+                                self._drop(client, selector)
+                            return
+                        for client in [each for each in self._clients.values() if each.watches]:
+                            self._inform(client)
+                            self._turn(client, 0, selector)
+                    elif key.data is None:
                         self._accept(selector)
-                    elif not self._turn(key.data, events):
-                        self._drop(key.data, selector)
-                    else:
-                        wanted = selectors.EVENT_READ if not key.data.outgoing else selectors.EVENT_WRITE
-                        if wanted != key.events:
-                            selector.modify(key.data.connection, wanted, key.data)
+                    elif key.data.connection.fileno() >= 0:  # else it was dropped in this round
+                        self._turn(key.data, events, selector)
                 late = monotonic() - STUCK
                 for client in [each for each in self._clients.values() if each.outgoing and each.stuck < late]:
                     self._drop(client, selector)
@@ -168,8 +195,19 @@ class Channel:
         del self._clients[client.connection.fileno()]
         client.connection.close()
         client.peer.close()
+        if client.watches and not any(each.watches for each in self._clients.values()):
+            self._watched(False)
 
-    def _turn(self, client: _Client, events: int) -> bool:
+    def _turn(self, client: _Client, events: int, selector: selectors.BaseSelector) -> None:
+        """Read what it says, write on, drop it where that cannot be."""
+        if not self._exchange(client, events):
+            self._drop(client, selector)
+            return
+        wanted = selectors.EVENT_READ if not client.outgoing else selectors.EVENT_WRITE
+        if wanted != selector.get_key(client.connection).events:
+            selector.modify(client.connection, wanted, client)
+
+    def _exchange(self, client: _Client, events: int) -> bool:
         """Read what it says, or write on; False when it is to be dropped."""
         try:
             if events & selectors.EVENT_READ:
@@ -182,6 +220,8 @@ class Channel:
                 sent = client.connection.send(client.outgoing[:MOST_BYTES])
                 client.outgoing = client.outgoing[sent:]
                 client.stuck = monotonic()
+                if client.behind and not client.outgoing:
+                    self._inform(client)
         except BlockingIOError:
             pass  # it reads slowly: nothing more is heard of it until it has read
         except OSError:
@@ -197,6 +237,17 @@ class Channel:
             if len(client.outgoing) > MOST_UNREAD:
                 return
 
+    def _inform(self, client: _Client) -> None:
+        """Tell the news; to one that has not read the last, once it has."""
+        client.behind = bool(client.outgoing)
+        if client.behind:
+            return
+        client.stuck = monotonic()
+        try:
+            client.outgoing = _line(self._news())
+        except Exception as failure:  # noqa: BLE001 - the thread must live on
+            client.outgoing = _line({"event": "failure", "error": type(failure).__name__})
+
     def _answer(self, client: _Client, line: bytes) -> Message:
         import json
 
@@ -211,6 +262,10 @@ class Channel:
             known = ", ".join(sorted(self._operations))
             return {"ok": False, "code": "malformed", "error": f"no such operation: one of {known}"}
         by = Person(client.peer.uid, client.peer.pid, client.peer.executable())
+        if message["op"] == "watch":
+            if not any(each.watches for each in self._clients.values()):
+                self._watched(True)
+            client.watches = client.behind = True  # the first news come behind the answer
         try:
             return {"ok": True, **operation(by, message)}
         except (Refused, NotAnswerable) as refusal:
@@ -221,16 +276,35 @@ class Channel:
             return {"ok": False, "code": "failure", "error": f"the supervisor failed: {type(failure).__name__}"}
 
 
+def _watch(_by: Person, _message: Message) -> Message:
+    return {}
+
+
 def address(name: str) -> bytes:
     """Of the socket `name`."""
     return PREFIX + name.encode("ascii")
 
 
-def answering(questions: Questions) -> dict[str, Operation]:
-    """The operations of whoever answers questions."""
+def showing(before: Before) -> dict[str, Operation]:
+    """The operations of whoever looks at what is done."""
+
+    def former(_by: Person, message: Message) -> Message:
+        number = message.get("of")
+        if type(number) is not int:
+            raise Refused("malformed", "of must be the number of a record")
+        content = before.content(number)
+        if isinstance(content, str):
+            return {"content": None, "why": content}
+        return {"content": b64encode(content).decode("ascii")}
+
+    return {"before": former}
+
+
+def answering(questions: Questions | None) -> dict[str, Operation]:
+    """The operations of whoever answers questions; None: nobody is asked."""
 
     def pending(_by: Person, _message: Message) -> Message:
-        return {"questions": questions.pending(clock_gettime(CLOCK_BOOTTIME))}
+        return {"questions": _pending(questions)}
 
     def answer(by: Person, message: Message) -> Message:
         number, kind = message.get("id"), message.get("answer")
@@ -238,12 +312,23 @@ def answering(questions: Questions) -> dict[str, Operation]:
             raise Refused("malformed", "id must be the number of a question")
         if kind not in KINDS:
             raise Refused("malformed", f"answer must be one of {', '.join(KINDS)}")
+        if questions is None:
+            raise Refused("unknown", "this session asks nobody: it was not started with --confirm ask")
         now = clock_gettime(CLOCK_BOOTTIME)
         question = questions.find(number, now).view(now)
         resumed = questions.answer(number, str(kind), by, now)
         return {"question": question, "resumed": len(resumed)}
 
     return {"pending": pending, "answer": answer}
+
+
+def asked(questions: Questions | None) -> Callable[[], Message]:
+    """The news for whoever watches: the questions that can be answered."""
+    return lambda: {"event": "questions", "questions": _pending(questions)}
+
+
+def _pending(questions: Questions | None) -> list[dict[str, object]]:
+    return questions.pending(clock_gettime(CLOCK_BOOTTIME)) if questions is not None else []
 
 
 def _line(message: Message) -> bytes:

@@ -82,6 +82,7 @@ class Engine:
         self._told = threading.Event()  # that processes outlive the command, and must be ended
         self._ended = threading.Event()
         self._reaped = threading.Event()  # the command itself
+        self._channel: Channel | None = None
         self._lock = threading.Lock()
 
     # -- life ------------------------------------------------------------------------------------------------
@@ -149,7 +150,6 @@ class Engine:
         self._authority = authority
         self._provenance = provenance
         self._place = OwnPlace()
-        self._open_channel()
         context = Context(
             listener=listener,
             tasks=tasks,
@@ -163,6 +163,9 @@ class Engine:
             identity=self._identity,
         )
         self._staged = context.staged
+        self._before = context.before
+        if self._questions is not None:
+            self._open_channel()
         by_name: dict[str, Handler] = {}
         for family in (Opens, Names, Attributes, Process):
             by_name |= family(context).handlers()
@@ -208,31 +211,39 @@ class Engine:
             return Automatic()
         if self._confirm != "ask":
             return Confirmation()
+        from pincer_trace.kernel.terminal import draws
         from pincer_trace.twin.grants import Grants
         from pincer_trace.twin.interactive import Interactive
         from pincer_trace.twin.questions import Questions
 
         grants = Grants()
         hold = self._profile.settings.hold
-        self._questions = Questions(grants, record=ledger.answer, wake=self._wake, hold=hold)
-        return Interactive(self._profile.digest, grants, self._questions)
+        self._questions = Questions(
+            grants, record=ledger.answer, wake=self._wake, changed=self._tell_watchers, hold=hold
+        )
+        return Interactive(self._profile.digest, grants, self._questions, draws)
 
     def _wake(self) -> None:
         self._held.wake()
 
+    def _tell_watchers(self) -> None:
+        if self._channel is not None:
+            self._channel.tell()
+
     def _open_channel(self) -> None:
-        """Where questions are answered."""
-        self._channel: Channel | None = None
-        if self._questions is None:
-            return
-        from pincer_trace.channel import Channel, answering
+        """Where the run is watched, and questions are answered. Raises OSError."""
+        from pincer_trace.channel import Channel, answering, asked, showing
         from pincer_trace.kernel.peers import is_within
 
-        ours = os.getpid()
-        self._channel = Channel(answering(self._questions), lambda pid: is_within(pid, ours))
-        self._session.note(feed=self._channel.facts())
+        ours, before = os.getpid(), self._before
+        operations = {**answering(self._questions), **showing(before)}
+        channel = Channel(
+            operations, lambda pid: is_within(pid, ours), news=asked(self._questions), watched=before.watch
+        )
+        self._session.note(feed=channel.facts())
         self._session.save()
-        self._channel.start()
+        channel.start()
+        self._channel = channel
 
     # -- the loop --------------------------------------------------------------------------------------------
 
@@ -439,12 +450,21 @@ class Engine:
                 ledger.sign()
                 self._denials.flush()
                 if not told:
-                    self._session.save()
                     told = True
+                    self._let_watch()
+                    self._session.save()
             except LedgerFull:
                 pass
             except Exception as failure:  # noqa: BLE001 - the thread must live on
                 self._fail(0, -1, failure)
+
+    def _let_watch(self) -> None:
+        """Open the channel of a run that asks nobody: only now, since a short one is watched by nobody either."""
+        if self._channel is None:
+            try:
+                self._open_channel()
+            except (OSError, RuntimeError):
+                pass  # no descriptor, or no thread, for it: the log is there
 
     def _hear_front(self) -> None:
         """The front never speaks: its socket ends when it does, and the tree must not outlive it."""

@@ -275,8 +275,10 @@ def _may_be_told() -> bool:
     """Whether a line in between harms nobody: no program has the terminal for itself, and nobody keeps us waiting."""
     import termios
 
+    from pincer_trace.kernel.terminal import is_cooked
+
     try:
-        if os.isatty(2) and not termios.tcgetattr(2)[3] & termios.ICANON:
+        if os.isatty(2) and not is_cooked(2):
             return False
         return bool(select.select([], [2], [], 0)[1])
     except (termios.error, OSError):

@@ -165,7 +165,10 @@ class Attributes:
                 act(found)
                 return
         decision = c.authority.demand(task, effect, target)
-        with Outcome(c, commit(c, task, effect, target, decision, arguments=arguments)):
+        sequence = commit(c, task, effect, target, decision, arguments=arguments)
+        if effect == TRUNCATE and c.before.watched:
+            c.before.keep(sequence, target)
+        with Outcome(c, sequence):
             act(found)
 
     def _handle(self, pin: int) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pincer_trace.effects import READ
+from pincer_trace.executor.before import Before
 from pincer_trace.executor.commit import commit
 from pincer_trace.executor.staged import Staged
 from pincer_trace.executor.terminals import Terminals
@@ -29,8 +30,8 @@ class Context:
     """The stages. Handlers run on the receiving thread, one at a time: that is the mutation lock (P37)."""
 
     __slots__ = (
-        "acceptance", "authority", "blocking", "identity", "listener", "origin", "provenance", "reads", "resolver",
-        "staged", "tasks", "terminals",
+        "acceptance", "authority", "before", "blocking", "identity", "listener", "origin", "provenance", "reads",
+        "resolver", "staged", "tasks", "terminals",
     )  # fmt: skip
 
     def __init__(
@@ -58,6 +59,7 @@ class Context:
         self.blocking = blocking
         self.identity = identity
         self.terminals = Terminals()
+        self.before = Before()
         reads.perform = self._perform_read
         self.staged = Staged(self)
 

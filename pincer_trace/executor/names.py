@@ -317,6 +317,8 @@ class Names:
             extra: dict[str, object] = {"to": os.fsdecode(destination.path)}
             lost = Claim.of(UNLINK, destination).data  # part of the effect, also where nobody need judge it
             sequence = commit(c, task, RENAME, origin, judged, flags=flags, arguments=(lost,), extra=extra)
+            if replaced is not None and c.before.watched:
+                c.before.keep(sequence, destination)
             with Outcome(c, sequence) as outcome:
                 if not all(stat.S_ISREG(what.st_mode) for _, _, what in ends):
                     c.reads.moved()  # before: whatever fails from here on, nothing goes by an old name

@@ -259,6 +259,8 @@ class Opens:
             effect = TRUNCATE
             judged.insert(0, c.authority.demand(task, TRUNCATE, target))
         sequence = commit(c, task, effect, target, judged, flags=flags)
+        if c.before.watched:
+            c.before.keep(sequence, target)
         return self._reopening.again(identity, task, pin, flags, sequence, found)
 
     def _replaces(self, task: Task, target: Target, flags: int) -> bool:

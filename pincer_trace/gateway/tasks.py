@@ -38,6 +38,7 @@ class Task:
         "executable",
         "executable_id",
         "expires",
+        "introduced",
         "mem",
         "pidfd",
         "subject_or_empty",
@@ -59,6 +60,7 @@ class Task:
         self.pidfd = -1
         self.cwd = -1
         self.umask = -1
+        self.introduced = False  # to the ledger, with the process it is of
         self.subject_or_empty = subject
 
     @property

@@ -56,9 +56,11 @@ def status(tid: int) -> Status:
 
 
 class Stat:
-    """/proc/TID/stat: parent, process group, session, terminal (`tty`, a device number), start and processor."""
+    """/proc/TID/stat: parent, process group, session, terminal (`tty`, a device number) with the group in its
+    `foreground`, start and processor.
+    """
 
-    __slots__ = ("group", "parent", "processor", "session", "start", "state", "tty")
+    __slots__ = ("foreground", "group", "parent", "processor", "session", "start", "state", "tty")
 
     def __init__(self, text: bytes) -> None:
         fields = text[text.rindex(b")") + 2 :].split()  # the name may hold spaces and parentheses
@@ -67,6 +69,7 @@ class Stat:
         self.group = int(fields[2])
         self.session = int(fields[3])
         self.tty = int(fields[4]) & 0xFFFFFFFF
+        self.foreground = int(fields[5])  # -1 without a terminal
         self.start = int(fields[19])
         self.processor = int(fields[36])
 

@@ -5,9 +5,10 @@ fsynced, so a power cut may lose the last seconds; a `durable` ledger has each i
 before it returns, and outcomes with the record after them, or with the next signed head, half a second later. What
 cannot be written raises `LedgerFull`; the engine denies.
 
-Kinds of lines: `intent` (allowed, about to be done), `outcome` (of an intent, by its sequence number),
-`denied`, `failure` (denied since the supervisor failed), `reads` (allowed reads of one object by one
-executable, aggregated), `head` (a signature over the chain up to the line before), `end`.
+Kinds of lines: `process` (who a task is, before its first record), `intent` (allowed, about to be done), `outcome` (of
+an intent, by its sequence number), `denied`, `failure` (denied since the supervisor failed), `answer` (a person's),
+`reads` (allowed reads of one object by one executable, aggregated), `head` (a signature over the chain up to the line
+before), `end`.
 """
 
 from __future__ import annotations
@@ -200,6 +201,13 @@ class Ledger:
         if self._durable:
             self._sync()
         return seq
+
+    def process(self, pid: int, of: int, parent: int, exe: bytes) -> None:
+        """Record that task `pid` is of process `of`, a child of `parent`, and runs `exe`. Raises `LedgerFull`."""
+        with self._mutex:
+            self._append(
+                f'"time":{time():.6f},"kind":"process","pid":{pid},"of":{of},"parent":{parent},"exe":{quote_bytes(exe)}'
+            )
 
     def failure(self, where: str, error: BaseException, *, pid: int) -> int:
         """Record a call that was denied since the supervisor failed in `where`. Raises `LedgerFull`."""

@@ -19,6 +19,7 @@ from pincer_trace.twin.artifact import INTENT, LEFT, RIGHT
 from pincer_trace.twin.confirmation import Asked
 from pincer_trace.twin.evaluator import Mismatch, NoVerdict
 from pincer_trace.twin.facts import Recording, told
+from pincer_trace.twin.introductions import Introductions
 from pincer_trace.twin.names import NameEvaluator
 from pincer_trace.twin.objects import ObjectEvaluator, repositories
 from pincer_trace.twin.target import Target
@@ -145,6 +146,7 @@ class Authority:
         self._profile = profile
         self._aliases = aliases
         self._ledger = ledger
+        self._introductions = Introductions(ledger)
         self._confirmation = confirmation
         self.denials: Denials | None = None  # what the worker is told
         self.intent: Intent | None = None  # the model that is asked too
@@ -286,8 +288,10 @@ class Authority:
         return [self.insist(task, effect, target, judgement)]
 
     def refuse(self, task: Task, effect: str, target: Target, judgement: Judgement) -> NoReturn:
-        """Record a refusal by rule. Raises Denied, or Asked where it is not refused yet; nothing else."""
+        """Record a refusal by rule. Raises Denied or LedgerFull, or Asked where it is not refused yet; nothing else."""
         self._judge_first()
+        if not task.introduced:
+            self._introductions.of(task)
         facts = told(effect, target.path, [(judgement.claim.effect, judgement.claim.path, judgement.asked)])
         refusal = Refusal(task, effect, target, judgement, _source(judgement), judgement.votes(), facts)
         code, words = judgement.code, ""
@@ -298,7 +302,9 @@ class Authority:
         raise Denied(code)
 
     def forbid(self, task: Task, effect: str, target: Target, reason: str, code: str = codes.BUILT_IN) -> NoReturn:
-        """Record a refusal that no rule can lift. Raises Denied, always."""
+        """Record a refusal that no rule can lift. Raises Denied or LedgerFull, always."""
+        if not task.introduced:
+            self._introductions.of(task)
         self.record(Refusal(task, effect, target, Decision(DENY, None, reason), "built-in", ()), code)
         raise Denied(code)
 
@@ -374,6 +380,8 @@ class Authority:
         facts: Sequence[Row] = (),
     ) -> int:
         """Write the intent. Raises LedgerFull: then nothing may happen."""
+        if not task.introduced:
+            self._introductions.of(task)
         found = target.found
         dev, ino = (found.st_dev, found.st_ino) if found is not None else (0, 0)
         if self.intent is not None:

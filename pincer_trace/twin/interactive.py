@@ -14,12 +14,12 @@ from pincer_trace.profile import CONFIRM
 from pincer_trace.twin import codes
 from pincer_trace.twin.confirmation import Asked, Confirmation
 from pincer_trace.twin.grants import Answer, Key, entry, pinned
-from pincer_trace.twin.questions import TooManyQuestions
+from pincer_trace.twin.questions import BRIEF, TooManyQuestions
 from pincer_trace.twin.staging import staged_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pincer_trace.twin.authority import Judgement, Refusal
     from pincer_trace.twin.grants import Grants, Place
@@ -30,10 +30,13 @@ _TREE = b"tree"  # whom an answer is for: everything of the session
 
 
 class Interactive(Confirmation):
-    """A person is asked: `--confirm ask`. `program` is the digest of the profile."""
+    """A person is asked: `--confirm ask`. `program` is the digest of the profile; who `draws` is held for less long."""
 
-    def __init__(self, program: bytes, grants: Grants, questions: Questions) -> None:
+    def __init__(
+        self, program: bytes, grants: Grants, questions: Questions, draws: Callable[[int], bool] = lambda _tid: False
+    ) -> None:
         self._program = program
+        self._draws = draws
         self._grants = grants
         self._questions = questions
         self._notification = 0
@@ -59,7 +62,8 @@ class Interactive(Confirmation):
         else:
             try:
                 shown = _shown(*self._subject(judgement), refusal)
-                asked = self._questions.ask(key, shown, _now(), self._notification)
+                hold = BRIEF if self._draws(refusal.pid) else None
+                asked = self._questions.ask(key, shown, _now(), self._notification, hold)
             except TooManyQuestions as many:
                 return codes.TOO_MANY_QUESTIONS, f"needs a confirmation: {many}"
             if not isinstance(asked, Answer):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pincer_trace.twin.grants import Answer, Grants, Key, Person
 
 HOLD = 30.0  # seconds that a call is held
+BRIEF = 10.0  # the same of a program that a person sits before, and which looks dead meanwhile
 LATE = 600.0  # seconds after that in which its question can be answered
 MOST = 32  # questions at a time
 MOST_HELD = 1024  # calls held at a time
@@ -96,7 +97,8 @@ class Questions:
     """The questions of one session, for any thread.
 
     `record` writes an answer into the ledger, before it counts, and gives the line's number; what it raises is raised
-    by `answer`, and then nothing was answered. `wake` tells the receiving thread to `take` what was answered.
+    by `answer`, and then nothing was answered. `wake` tells the receiving thread to `take` what was answered; `changed`
+    tells whoever shows the questions that `pending` is another now: it does not wait, and calls nothing of these.
     """
 
     def __init__(
@@ -105,11 +107,13 @@ class Questions:
         *,
         record: Callable[[dict[str, object]], int],
         wake: Callable[[], None],
+        changed: Callable[[], None] = lambda: None,
         hold: float = HOLD,
     ) -> None:
         self._grants = grants
         self._record = record
         self._wake = wake
+        self._changed = changed
         self._hold = hold
         self._mutex = allocate_lock()  # before that of `Grants` and of the ledger; never while anybody is asked
         self._next = 1
@@ -128,7 +132,8 @@ class Questions:
     ) -> Question | Answer:
         """Hold the call `token` for an answer to `key`: the question, which may be an older one with the same key.
 
-        Gives the answer instead if there is one by now. Raises TooManyQuestions.
+        `hold` is for one that cannot wait as long as others. Gives the answer instead if there is one by now. Raises
+        TooManyQuestions.
         """
         with self._mutex:
             answer = self._grants.answer(key, now)
@@ -144,8 +149,9 @@ class Questions:
                 question = None
             if question is None:
                 question = self._new(key, shown, now)
-            question.hold(token, shown, now, self._hold if hold is None else hold)
+            question.hold(token, shown, now, self._hold if hold is None else min(hold, self._hold))
             self._by_token[token] = question
+            self._changed()
             return question
 
     def take(self) -> list[Resumed]:
@@ -254,6 +260,7 @@ class Questions:
         if question is None:
             return False
         del question.waiting[token]
+        self._changed()
         return True
 
     def _close(self, question: Question, why: str) -> None:
@@ -263,6 +270,7 @@ class Questions:
         del self._open[question.id]
         del self._by_key[question.key]
         self._over[question.id] = why
+        self._changed()
         if len(self._over) > _REMEMBERED:
             del self._over[next(iter(self._over))]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import socket
 
 from pincer_trace import paths
@@ -48,7 +49,7 @@ def running(directory: str | None = None) -> list[dict[str, Any]]:
             facts = read.load_session(path)
         except UserError:
             continue  # it ended just now
-        if facts["state"] == "running" and "feed" in facts:
+        if facts["state"] == "running" and _asks(facts):
             found.append(facts)
     return found
 
@@ -70,9 +71,14 @@ def choose(selector: str | None, directory: str | None = None) -> dict[str, Any]
     name = paths.display(str(facts.get("id")))
     if facts["state"] != "running":
         raise UserError(f"session {name} has {facts['state']}: nothing of it can be answered any more")
-    if "feed" not in facts:
+    if not _asks(facts):
         raise UserError(f"session {name} asks nobody: it was started with --confirm {facts.get('confirm')}")
     return facts
+
+
+def _asks(facts: dict[str, Any]) -> bool:
+    """Whether that session asks anybody. All of them can be watched."""
+    return "feed" in facts and facts.get("confirm") == "ask"
 
 
 class Feed:
@@ -81,7 +87,8 @@ class Feed:
     def __init__(self, facts: dict[str, Any]) -> None:
         self.id = paths.display(str(facts.get("id")))
         self._rest = b""
-        feed = facts["feed"]
+        self._news: dict[str, Any] | None = None  # the last one that came and was not taken
+        feed = facts.get("feed") or {}
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(_PATIENCE)
         try:
@@ -103,22 +110,60 @@ class Feed:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Nothing is heard or asked any more."""
         self._socket.close()
+
+    def fileno(self) -> int:
+        """The socket, to wait for news on; `news(0)` until it gives None."""
+        return self._socket.fileno()
 
     def ask(self, **message: object) -> dict[str, Any]:
         """One request; the answer. Raises UserError with the supervisor's words."""
+        self._socket.settimeout(_PATIENCE)
         try:
             self._socket.sendall(json.dumps(message).encode("ascii") + b"\n", socket.MSG_NOSIGNAL)
         except OSError:
             pass  # it says why, or it has ended
+        answer = self._message()
+        while "event" in answer:
+            self._news = answer
+            answer = self._message()
+        if not answer.get("ok"):
+            raise UserError(f"session {self.id}: {paths.display(str(answer.get('error') or 'no answer'))}")
+        return answer
+
+    def watch(self) -> None:
+        """From now on there is news. Raises UserError."""
+        self.ask(op="watch")
+
+    def news(self, seconds: float) -> dict[str, Any] | None:
+        """What came last, waiting so long for it; None when nothing did. Raises UserError when the run has ended."""
+        news, self._news = self._news, None
+        while news is None or b"\n" in self._rest or self._has(0.0):
+            if b"\n" not in self._rest and not self._has(seconds):
+                break
+            message = self._message()
+            if "event" in message:
+                news = message
+        return news
+
+    def _has(self, seconds: float) -> bool:
+        """Whether there is something to read."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
+
+    def _message(self) -> dict[str, Any]:
         try:
-            answer = json.loads(self._line())
+            message = json.loads(self._line())
         except (OSError, ValueError, RecursionError) as error:
             raise UserError(f"session {self.id} does not answer: it has ended") from error
-        if not isinstance(answer, dict) or not answer.get("ok"):
-            said = answer.get("error") if isinstance(answer, dict) else None
-            raise UserError(f"session {self.id}: {paths.display(str(said or 'no answer'))}")
-        return answer
+        if not isinstance(message, dict):
+            raise UserError(f"session {self.id}: no answer")
+        return message
 
     def _line(self) -> bytes:
         pieces = [self._rest]

@@ -9,7 +9,8 @@ import socket
 import subprocess
 import time
 
-from pincer_trace.channel import Channel, address, answering
+from pincer_trace.channel import Channel, address, answering, asked, showing
+from pincer_trace.executor.before import Before
 from pincer_trace.kernel.peers import is_within
 from pincer_trace.ledger import LedgerFull, Session
 from pincer_trace.profile import Places
@@ -37,10 +38,14 @@ class House:
             workspace=b"/tree", details={"confirm": "ask", "judged_by": judged_by, **details},
         )  # fmt: skip
         self.grants = Grants()
-        self.questions = Questions(self.grants, record=self.record, wake=self.wake)
+        self.before = Before()
+        self.questions = Questions(self.grants, record=self.record, wake=self.wake, changed=lambda: self.channel.tell())
         self.engine = subprocess.Popen(["sleep", "100"]) if ancestor is None else None
         above = self.engine.pid if self.engine else ancestor
-        self.channel = Channel(answering(self.questions), lambda pid: is_within(pid, above))
+        self.channel = Channel(
+            {**answering(self.questions), **showing(self.before)}, lambda pid: is_within(pid, above),
+            news=asked(self.questions), watched=self.before.watch,
+        )  # fmt: skip
         self.channel.start()
         self.session.note(feed=self.channel.facts())
         self.session.save()

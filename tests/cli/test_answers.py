@@ -161,7 +161,7 @@ def test_a_supervisor_that_is_gone(house, program):
         assert fails(program("approve", "1"), "does not answer: it has ended")
         assert program("pending").returncode == 0
     finally:
-        house.channel = Channel({}, lambda pid: True)
+        house.channel = Channel({}, lambda pid: True, news=dict)
 
 
 def test_another_process_behind_the_name(house, program):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ import pytest
 from pincer_trace.channel import MOST_BYTES, MOST_CLIENTS, address
 from pincer_trace.kernel import peers
 from pincer_trace.kernel.peers import Peer, is_within
+from pincer_trace.twin.target import Target
 
 from .house import fails, read_line, request
 
@@ -25,7 +27,11 @@ def test_requests_in_any_shape(house):
             assert request(client, wrong)["code"] == "malformed"
         for wrong in ({}, {"op": None}, {"op": ["answer"]}, {"op": "stop"}):
             answer = request(client, wrong)
-            assert answer == {"ok": False, "code": "malformed", "error": "no such operation: one of answer, pending"}
+            assert answer == {
+                "ok": False,
+                "code": "malformed",
+                "error": "no such operation: one of answer, before, pending, watch",
+            }
         for number, kind in ((1.0, "once"), (True, "once"), ("1", "once"), (None, "once"), (1, "yes"), (1, None)):
             assert request(client, {"op": "answer", "id": number, "answer": kind})["code"] == "malformed"
         assert request(client, {"op": "answer", "id": 1 << 70, "answer": "once"})["code"] == "unknown"
@@ -48,6 +54,65 @@ def test_a_failure_of_ours_answers_nothing_and_ends_nothing(house):
         assert answer["code"] == "failure" and "ZeroDivisionError" in answer["error"]
         assert [each["id"] for each in request(client, {"op": "pending"})["questions"]] == [1]
     assert house.grants.answer(house.questions.find(1, 0.0).key, 0.0) is None
+
+
+def test_who_watches_is_told_at_once_and_of_every_change(house):
+    house.ask(b"/w/a")
+    with house.connect() as client, house.connect() as other:
+        client.sendall(b'{"op":"watch"}\n')
+        with client.makefile("rb") as lines:
+            assert json.loads(lines.readline()) == {"ok": True}
+            (first,) = json.loads(lines.readline())["questions"]
+            assert (first["id"], first["path"]) == (1, "/w/a")
+            house.ask(b"/w/b")
+            assert len(json.loads(lines.readline())["questions"]) == 2
+            assert request(other, {"op": "answer", "id": 1, "answer": "once"})["ok"]
+            while len(json.loads(lines.readline())["questions"]) == 2:
+                pass  # of the held call that goes on
+            client.sendall(b'{"op":"pending"}\n')
+            assert [each["id"] for each in json.loads(lines.readline())["questions"]] == [2]
+
+
+def test_who_reads_slowly_gets_the_last_news_and_costs_nothing_more(house):
+    """Each piece of news is larger than what the socket takes; there are many more of them than are sent."""
+    with house.connect() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.sendall(b'{"op":"watch"}\n')
+        assert client.recv(12) == b'{"ok":true}\n'
+        for number in range(30):
+            house.ask(b"/w/%d-" % number + b"x" * 3900)
+            house.channel.tell()
+        (kept,) = house.channel._clients.values()
+        assert len(kept.outgoing) < 1 << 18
+        told = 0
+        with client.makefile("rb") as lines:
+            while len(json.loads(lines.readline())["questions"]) < 30:
+                told += 1
+        assert told < 30
+
+
+def test_what_a_file_held_is_told_only_while_somebody_watches(house, tmp_path):
+    file = tmp_path / "file"
+    file.write_bytes(b"as it was \xff")
+    with open(file, "rb") as pinned:
+        target = Target(os.fsencode(file), descriptor=pinned.fileno(), found=os.fstat(pinned.fileno()))
+        with house.connect() as client:
+            for wrong in (None, "1", 1.0, True):
+                assert request(client, {"op": "before", "of": wrong})["code"] == "malformed"
+            assert not house.before.watched
+            with house.connect() as viewer:
+                viewer.sendall(b'{"op":"watch"}\n')
+                assert viewer.recv(12) == b'{"ok":true}\n'
+                assert house.before.watched
+                house.before.keep(5, target)
+                answer = request(client, {"op": "before", "of": 5})
+                assert base64.b64decode(answer["content"]) == b"as it was \xff"
+                assert request(client, {"op": "before", "of": 6})["content"] is None
+            deadline = time.monotonic() + 10
+            while house.before.watched and time.monotonic() < deadline:
+                request(client, {"op": "pending"})
+            house.before.keep(5, target)
+            assert "nobody watched" in request(client, {"op": "before", "of": 5})["why"]
 
 
 def test_a_message_has_a_bound(house):

@@ -331,6 +331,22 @@ def test_a_question_does_not_garble_a_program_that_has_the_terminal(runner):
         assert b"waits for" not in run.read_until(b"refused\n")
 
 
+def test_who_has_the_terminal_is_held_for_less_long(runner):
+    """A person sits before it and sees nothing move; what it started apart from the terminal can wait."""
+    code = """
+    import subprocess, sys, tty
+    apart = subprocess.Popen(["sh", "-c", "echo x > other"], start_new_session=True, stderr=subprocess.DEVNULL)
+    tty.setraw(0)
+    try:
+        open("asked", "a")
+    except PermissionError:
+        pass
+    """
+    with Run(runner, ["python3", "-c", textwrap.dedent(code)], hold=60, terminal=True) as run:
+        held = {os.path.basename(each["path"]): each["held"] for each in run.pending(2)}
+        assert held["asked"] <= 10 < held["other"] <= 60
+
+
 def test_identical_questions_are_one(runner):
     with Run(runner, shell("for i in 1 2 3; do echo $i >> asked & done; wait; echo end")) as run:
         for _ in until("three held calls", 20):

@@ -184,6 +184,9 @@ def test_p60_no_descriptor_is_left_open(runner: support.Runner, rounds: int) -> 
     with Live(runner, command, words=words) as live:
         live.say(b"3\n")
         assert live.line() == "done"
+        for _ in until("the channel, which is opened once a run has lasted", 20):
+            if b'"feed":' in (live.session / "session.json").read_bytes():
+                break
         engine = Path(f"/proc/{live.engine}")
 
         def held() -> list[str]:
