@@ -138,6 +138,7 @@ class Engine:
         self._held.questions = self._questions
         self._denials = Denials(os.path.join(self._session.path, DENIALS_FILE), self._profile, self._session.selector)
         authority.denials = self._denials
+        authority.announce = self._tell_denial
         authority.intent = self._intent
         if self._intent is not None:
             self._intent.wake = self._held.wake
@@ -319,12 +320,20 @@ class Engine:
         manner = f", {display(str(shown['manner']), 200)}" if "manner" in shown else ""
         what = f"{shown['effect']} {' -> '.join(names)}{manner}"
         which = f"{number}{self._session.elsewhere}"
-        line = f"question {what} waits for an answer: pincer-trace approve {which}, or deny {which}\n"
+        self._tell_front(f"question {what} waits for an answer: pincer-trace approve {which}, or deny {which}")
+
+    def _tell_denial(self, number: int, effect: str, path: bytes, reason: str) -> None:
+        """A denial that is the first of its kind, for the same."""
+        why = f"pincer-trace why {number}{self._session.elsewhere}"
+        self._tell_front(f"denied {effect} {named(path, 200)}: {display(reason, 200)}; {why}")
+
+    def _tell_front(self, line: str) -> None:
+        """What a person may hear; nothing depends on it."""
         if self._lock.acquire(blocking=False):  # a front that is stopped does not read, and nobody would see the line
             try:
-                self._control.send(line.encode("utf-8", "replace"), socket.MSG_DONTWAIT)
+                self._control.send(line.encode("utf-8", "replace") + b"\n", socket.MSG_DONTWAIT)
             except OSError:
-                pass  # no room, or no front: `pending` shows the question too
+                pass  # no room, or no front: the log has it, and `pending` the question
             finally:
                 self._lock.release()
 
@@ -346,11 +355,12 @@ class Engine:
         """A refusal before there was a request to judge."""
         effect = _EFFECT.get(self._names[call], "write")
         try:
-            self._session.ledger.denied(
+            number = self._session.ledger.denied(
                 effect, path, pid=tid, exe=b"", dev=0, ino=0, verdict="deny",
                 rule="built-in", reason=f"{self._names[call]}: {reason}", code=codes.BUILT_IN,
             )  # fmt: skip
-            self._denials.tell(effect, path, codes.BUILT_IN, "built-in", reason)
+            if self._denials.tell(effect, path, codes.BUILT_IN, "built-in", reason):
+                self._tell_denial(number, effect, path, reason)
         except LedgerFull:
             pass  # the call is refused all the same
 

@@ -12,6 +12,7 @@ import socket
 import sys
 
 from pincer_trace.errors import FAILURE, NOT_EXECUTABLE, UserError
+from pincer_trace.ui.notices import Notices, pane_for, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def run(options: RunOptions) -> int:
         plan = _plan(options, command, cache, wiring.arguments, os.path.join(directory, paths.DENIALS_FILE))
         companion = _companion(options, profile)  # before there is anything that it must not hold
         intent = _intent(options)
+        pane = pane_for(options)
         if wiring.used:
             agents.write_settings(directory)
     except BaseException:
@@ -86,20 +88,18 @@ def run(options: RunOptions) -> int:
         },
         durable=options.durable,
     )
+    notices = Notices(options, pane, session)
     if not options.quiet:
         if profile.logins:
             names = ", ".join(paths.display(pattern) for pattern in profile.logins)
-            _say(f"{os.path.basename(command)} itself may read its own login: {names}")
+            say(f"{os.path.basename(command)} itself may read its own login: {names}")
         if wiring.said:
-            _say(wiring.said)
+            say(wiring.said)
         for missing in floor.missing:
-            _say(f"this kernel lacks {missing}")
+            say(f"this kernel lacks {missing}")
         if options.confirm == "auto":
-            _say("--confirm auto: effects that need a confirmation are allowed and recorded")
-        if options.confirm == "ask":
-            hold = f"{profile.settings.hold:g} s"
-            where = session.elsewhere
-            _say(f"what needs a confirmation waits up to {hold}: in another terminal, pincer-trace pending{where}")
+            say("--confirm auto: effects that need a confirmation are allowed and recorded")
+        notices.begin(hold=profile.settings.hold if options.confirm == "ask" else None)
     from pincer_trace.kernel import libc
 
     libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)  # if the engine dies, the tree comes to us, to be ended
@@ -117,7 +117,7 @@ def run(options: RunOptions) -> int:
             os.close(descriptor)
     with ours:
         try:
-            return _Front(engine, ours, session, quiet=options.quiet).wait()
+            return _Front(engine, ours, session, notices, quiet=options.quiet).wait()
         finally:
             if companion is not None and options.leftover != "keep":
                 companion.end()
@@ -264,34 +264,14 @@ def _send(control: socket.socket, message: str) -> None:
         pass
 
 
-def _say(message: str) -> None:
-    try:
-        os.write(2, b"pincer-trace: " + message.encode("utf-8", "replace") + b"\n")
-    except OSError:
-        pass
-
-
-def _may_be_told() -> bool:
-    """Whether a line in between harms nobody: no program has the terminal for itself, and nobody keeps us waiting."""
-    import termios
-
-    from pincer_trace.kernel.terminal import is_cooked
-
-    try:
-        if os.isatty(2) and not is_cooked(2):
-            return False
-        return bool(select.select([], [2], [], 0)[1])
-    except (termios.error, OSError):
-        return False
-
-
 class _Front:
     """Waits for the engine's word and for signals, until the run has ended."""
 
-    def __init__(self, engine: int, control: socket.socket, session: Session, *, quiet: bool) -> None:
+    def __init__(self, engine: int, control: socket.socket, session: Session, notices: Notices, *, quiet: bool) -> None:
         self._engine = engine
         self._control = control
         self._session = session
+        self._notices = notices
         self._quiet = quiet
         self._worker = -1  # a pidfd
         self._listener = -1
@@ -312,7 +292,9 @@ class _Front:
         poll.register(descriptor, select.POLLIN)
         poll.register(self._control, select.POLLIN)
         while True:
-            for ready, _ in poll.poll():
+            ready_ones = poll.poll(self._notices.wait())
+            self._notices.look()
+            for ready, _ in ready_ones:
                 if ready == descriptor:
                     for number, code in signals.read_signals(descriptor):
                         self._signal(number, code)
@@ -356,8 +338,9 @@ class _Front:
             elif word == b"stopped":
                 self._stop(int(rest))
             elif word == b"question":
-                if not self._quiet and _may_be_told():
-                    self._last_line(rest)
+                self._notices.question(rest.decode("utf-8", "replace"))
+            elif word == b"denied":
+                self._notices.denial(f"denied {rest.decode('utf-8', 'replace')}")
             elif word == b"failed":
                 number, _, message = rest.partition(b" ")
                 if int(number) == NOT_EXECUTABLE:
@@ -382,7 +365,7 @@ class _Front:
 
     def _last_line(self, message: bytes, *, always: bool = False) -> None:
         if always or not self._quiet:
-            _say(message.decode("utf-8", "replace"))
+            say(message.decode("utf-8", "replace"))
 
     def _refusal(self) -> bytes:
         """By whom the command itself was refused, for the last line; empty where it was the kernel."""
@@ -424,5 +407,5 @@ class _Front:
             except ChildProcessError:
                 break
             select.select([], [], [], 0.002)
-        _say("the supervisor ended unexpectedly: every process of the run was ended; what it did is in the log")
+        say("the supervisor ended unexpectedly: every process of the run was ended; what it did is in the log")
         return FAILURE

@@ -70,6 +70,11 @@ TABLE = (
         "`pincer-trace approve` or `deny` answers, auto allows and records them.",
     ),
     Option(
+        "ui", ("--ui",), CHOICE, choices=("auto", "tmux", "none"), default="auto",
+        text="What is shown while the command runs: tmux opens a pane below it, auto does so inside of tmux and else "
+        "prints a line on standard error for each denial while no program draws there, none shows nothing.",
+    ),
+    Option(
         "task", ("--task",), TEXT, metavar="TEXT",
         text="What the command is to do. A Claude model is asked whether each effect serves it, and can only "
         "tighten; needs ANTHROPIC_API_KEY.",
@@ -112,7 +117,7 @@ class RunOptions:
 
     __slots__ = (
         "allow_write", "command", "confirm", "durable", "leftover", "model", "pass_fd", "profile", "protect", "quiet",
-        "require", "session_dir", "task", "twin",
+        "require", "session_dir", "task", "twin", "ui",
     )  # fmt: skip
 
     def __init__(self, command: list[str]) -> None:
@@ -128,6 +133,7 @@ class RunOptions:
         self.task: str | None = None
         self.model: str | None = None
         self.twin = "inline"
+        self.ui = "auto"
         self.durable = False
         self.quiet = False
 

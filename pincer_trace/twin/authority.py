@@ -149,6 +149,7 @@ class Authority:
         self._introductions = Introductions(ledger)
         self._confirmation = confirmation
         self.denials: Denials | None = None  # what the worker is told
+        self.announce: Callable[[int, str, bytes, str], None] = _nobody  # record, effect, path, reason of a new denial
         self.intent: Intent | None = None  # the model that is asked too
         self._notification = 0
         self._begun = True  # something was judged for this call, which must be forgotten with the next
@@ -311,7 +312,7 @@ class Authority:
     def record(self, refusal: Refusal, code: str, words: str = "") -> None:
         """Write the record of a refusal, `words` behind its reason. Raises LedgerFull."""
         reason = ": ".join(part for part in (refusal.reason, words) if part)
-        self._ledger.denied(
+        number = self._ledger.denied(
             refusal.effect,
             refusal.path,
             pid=refusal.pid,
@@ -326,8 +327,10 @@ class Authority:
             facts=refusal.facts,
             native=refusal.native,
         )
-        if self.denials is not None and not refusal.native:
-            self.denials.tell(refusal.effect, refusal.path, code, refusal.rule, reason)
+        if refusal.native or self.denials is None:
+            return
+        if self.denials.tell(refusal.effect, refusal.path, code, refusal.rule, reason):
+            self.announce(number, refusal.effect, refusal.path, reason)
 
     # -- performing ------------------------------------------------------------------------------------------
 
@@ -413,6 +416,10 @@ class Authority:
             self._ledger.failure(where, failure, pid=pid)
         except LedgerFull:
             pass  # it is refused all the same
+
+
+def _nobody(_number: int, _effect: str, _path: bytes, _reason: str) -> None:
+    """Where no person is told of denials."""
 
 
 def _source(decision: Decision) -> str:

@@ -167,8 +167,11 @@ class Denials:
             self._full = True
         self._write(HEADER)
 
-    def tell(self, effect: str, path: bytes, code: str, rule: str = "", reason: str = "") -> None:
-        """Something was refused that the kernel would have done. `reason` is told where no rule of the profile is."""
+    def tell(self, effect: str, path: bytes, code: str, rule: str = "", reason: str = "") -> bool:
+        """Something was refused that the kernel would have done. `reason` is told where no rule of the profile is.
+
+        Whether it is new: nothing like it was refused before, as far as there is room to remember.
+        """
         if code == codes.BUILT_IN and path.startswith(b"/proc/"):
             path = _any_process(path)  # `ps` asks for hundreds of them
         name = quoted(path) if path else "something without a name"
@@ -178,9 +181,9 @@ class Denials:
             told = self._known.get(key)
             if told is not None:
                 told.count += 1
-                return
+                return False
             if self._full:
-                return
+                return False
             start = f"{len(self._known) + 1} {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} "
             line = f"{start}{1:06} times: {self._text(key, path)}\n"
             if self._end + _size(line) + _size(LAST) + LINE_BYTES > FILE_BYTES:
@@ -188,6 +191,7 @@ class Denials:
                 self._write(f"{LAST}{self._log}\n")
             elif self._write(line):
                 self._known[key] = _Told(self._end - _size(line) + len(start))
+            return True
 
     def flush(self) -> None:
         """Bring the counters in the file up to date."""
