@@ -58,16 +58,18 @@ def read_records(path: str) -> Iterator[Record]:
     """
     with _open(path, LEDGER_FILE) as file:
         for number, line in enumerate(file, 1):
-            record: object = None
-            if line.endswith(b"\n"):
-                try:
-                    record = json.loads(line)
-                except (ValueError, RecursionError):
-                    pass
-            if isinstance(record, dict) and _is_formed(record):
-                yield record
-            else:
-                yield {"kind": TORN, "line": number, "bytes": len(line)}
+            yield parsed(line) or {"kind": TORN, "line": number, "bytes": len(line)}
+
+
+def parsed(line: bytes) -> Record | None:
+    """The record of a line with its end; None for what is no whole one."""
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) and _is_formed(record) else None
 
 
 def _is_formed(record: Record) -> bool:
@@ -108,7 +110,7 @@ def decisions(path: str, damage: list[Record] | None = None) -> Iterator[Record]
         elif kind == TORN and damage is not None:
             damage.append(record)
         while waiting and waiting[0]["outcome"] is not None:
-            yield _whole(waiting.popleft())
+            yield whole(waiting.popleft())
         if len(waiting) > LOOK_AHEAD and waiting[0]["seq"] != sought:
             # Memory must not hold the rest of a long run for one intent that never ended.
             sought = waiting[0]["seq"]
@@ -116,7 +118,7 @@ def decisions(path: str, damage: list[Record] | None = None) -> Iterator[Record]
                 open_intents.pop(sought, None)
                 waiting[0]["outcome"] = UNKNOWN
     for record in waiting:
-        yield _whole(record)
+        yield whole(record)
 
 
 def _has_outcome(path: str, seq: int) -> bool:
@@ -126,9 +128,9 @@ def _has_outcome(path: str, seq: int) -> bool:
         return any(mark in line for line in file)
 
 
-def _whole(record: Record) -> Record:
-    """The record with every key of `KEYS` first and in that order, whatever a later version left out."""
-    if record["outcome"] is None:
+def whole(record: Record) -> Record:
+    """A decision with every key of `KEYS` first and in that order, whatever a later version left out."""
+    if record.get("outcome") is None:
         record["outcome"] = UNKNOWN
     ordered = {key: record.get(key, "" if key in _TEXTS else None) for key in KEYS}
     ordered["votes"] = ordered["votes"] or []

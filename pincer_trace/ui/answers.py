@@ -42,16 +42,19 @@ def subject(question: dict[str, Any]) -> str:
 
 def outcome(said: str, answer: dict[str, Any]) -> str:
     """One line about an answer that was taken."""
+    return f"{said}: {subject(answer['question'])}; {consequence(said, answer)}"
+
+
+def consequence(said: str, answer: dict[str, Any]) -> str:
+    """What became of the calls that were held."""
     resumed = int(_number(answer.get("resumed")))
     allowed = said.startswith("allowed")
     if resumed:
         calls = paths.counted(resumed, "held call")
-        what = f"{calls} {'goes' if resumed == 1 else 'go'} on" if allowed else f"{calls} refused"
-    elif said == "allowed once":
-        what = "no call is held any more: the next try passes, within ten minutes"
-    else:
-        what = "no call is held any more"
-    return f"{said}: {subject(answer['question'])}; {what}"
+        return f"{calls} {'goes' if resumed == 1 else 'go'} on" if allowed else f"{calls} refused"
+    if said == "allowed once":
+        return "no call is held any more: the next try passes, within ten minutes"
+    return "no call is held any more"
 
 
 def _times(question: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""`pending`, `approve` and `deny`: the approval channel for scripts, screen readers and whoever likes it plain."""
+"""`monitor`, the live view; `pending`, `approve`, `deny`: the same for scripts, screen readers, who likes it plain."""
 
 from __future__ import annotations
 
@@ -122,7 +122,23 @@ def deny(number: int, session: str | None, all_session: bool, session_dir: str |
     print(outcome("denied for the session" if all_session else "denied", answer))
 
 
-COMMANDS = (pending, approve, deny)
+@click.command()
+@arguments.session
+@click.option("--compact", is_flag=True, help="A few lines, for a pane below the agent; it ends with the session.")
+@click.option("--mouse/--no-mouse", default=True, help="Whether clicks and the wheel come to us.  [default: mouse]")
+@arguments.session_dir
+def monitor(session: str | None, compact: bool, mouse: bool, session_dir: str | None) -> None:
+    """Watch a session live, and answer its questions.
+
+    SESSION is an id, a unique prefix of one, or a session's directory; without it, the latest that goes on, else the
+    latest. Press ? for the keys.
+    """
+    from pincer_trace.ui.monitor.start import run
+
+    run(session, session_dir, view="compact" if compact else "full", mouse=mouse)
+
+
+COMMANDS = (monitor, pending, approve, deny)
 
 
 def _chosen(session: str | None, session_dir: str | None) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import json
 import os
 import select
 import socket
+import threading
 
 from pincer_trace import paths
 from pincer_trace.channel import address
@@ -120,6 +121,13 @@ class Feed:
         """The socket, to wait for news on; `news(0)` until it gives None."""
         return self._socket.fileno()
 
+    def interrupt(self) -> None:
+        """Whoever waits for news or an answer, in another thread, waits no longer: it gets UserError."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it has ended
+
     def ask(self, **message: object) -> dict[str, Any]:
         """One request; the answer. Raises UserError with the supervisor's words."""
         self._socket.settimeout(_PATIENCE)
@@ -176,3 +184,39 @@ class Feed:
             pieces.append(piece)
         line, _, self._rest = b"".join(pieces).partition(b"\n")
         return line
+
+
+class Watch:
+    """What can be answered in one session, told as it changes: for a thread that waits. Raises UserError as `Feed`."""
+
+    def __init__(self, facts: dict[str, Any]) -> None:
+        self._feed = Feed(facts)
+        self._closed = False
+        self._using = threading.Lock()
+        try:
+            self._feed.watch()
+        except UserError:
+            self._feed.close()
+            raise
+
+    def next(self) -> list[dict[str, Any]] | None:
+        """All questions, whenever they are others; None after `close`. Raises UserError when the session has ended."""
+        with self._using:
+            while not self._closed:
+                try:
+                    news = self._feed.news(_PATIENCE)
+                except UserError:
+                    if self._closed:
+                        return None
+                    raise
+                questions = news.get("questions") if news is not None else None
+                if isinstance(questions, list):
+                    return [each for each in questions if isinstance(each, dict)]
+            return None
+
+    def close(self) -> None:
+        """End the waiting; from any thread."""
+        self._closed = True
+        self._feed.interrupt()
+        with self._using:
+            self._feed.close()

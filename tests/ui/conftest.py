@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+import pytest
+
+from .records import Maker
+
+
+@pytest.fixture
+def make():
+    return Maker()
