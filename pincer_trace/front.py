@@ -16,6 +16,8 @@ from pincer_trace.ui.notices import Notices, pane_for, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pincer_trace.ledger import Session
     from pincer_trace.options import RunOptions
     from pincer_trace.profile import Places, Profile
@@ -31,8 +33,15 @@ _FORWARDED = (
 _WATCHED = (*_FORWARDED, signal.SIGTTIN, signal.SIGTTOU, signal.SIGPIPE)
 
 
-def run(options: RunOptions) -> int:
-    """Supervise one command; the exit status. Raises UserError before anything was started."""
+def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: None) -> int:
+    """Supervise one command; the exit status. Raises UserError before anything was started.
+
+    `began` is told the session's directory once there is one.
+    """
+    if options.ui == "inline":
+        from pincer_trace.ui.inline.relay import run as relay
+
+        return relay(options, run)
     gc.disable()  # a start leaves no cycles to collect: what is imported and loaded stays
     from pincer_trace import agents, paths, worker
     from pincer_trace.ledger import Session
@@ -88,6 +97,7 @@ def run(options: RunOptions) -> int:
         },
         durable=options.durable,
     )
+    began(session.path)
     notices = Notices(options, pane, session)
     if not options.quiet:
         if profile.logins:

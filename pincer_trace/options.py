@@ -70,9 +70,10 @@ TABLE = (
         "`pincer-trace approve` or `deny` answers, auto allows and records them.",
     ),
     Option(
-        "ui", ("--ui",), CHOICE, choices=("auto", "tmux", "none"), default="auto",
+        "ui", ("--ui",), CHOICE, choices=("auto", "inline", "tmux", "none"), default="auto",
         text="What is shown while the command runs: tmux opens a pane below it, auto does so inside of tmux and else "
-        "prints a line on standard error for each denial while no program draws there, none shows nothing.",
+        "prints a line on standard error for each denial while no program draws there, inline keeps lines of ours "
+        "below what a program writes line by line, none shows nothing.",
     ),
     Option(
         "task", ("--task",), TEXT, metavar="TEXT",

@@ -1,0 +1,295 @@
+"""Our lines below a program: what was decided, and the question that waits. What they say is pure; colours by rich.
+
+Nothing is answered by a key that was meant for the program: Ctrl-] opens the oldest question, which stays the open one,
+and an answer counts only when it has been on the screen for a while (`ui.monitor.guard`). The default is no.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from time import monotonic
+
+from rich.color import ColorSystem
+from rich.style import Style
+
+from pincer_trace.errors import UserError
+from pincer_trace.ui import words
+from pincer_trace.ui.feed import Feed
+from pincer_trace.ui.follow import Follower
+from pincer_trace.ui.inline.region import old_title, title
+from pincer_trace.ui.monitor.answering import answer
+from pincer_trace.ui.monitor.guard import Guard
+from pincer_trace.ui.state import State
+from pincer_trace.ui.words import ASK, BAD, BOLD, DENIED, DIM, FAILURE, GOOD, KEY, OF_MARKS, PLAIN, WARN
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from pincer_trace.ui.follow import Part
+    from pincer_trace.ui.questions import Pending
+    from pincer_trace.ui.words import Piece
+
+    Line = list[Piece]
+
+ANSWERS = {  # key: the answer, and what is said of it
+    "a": ("once", "allow once"),
+    "s": ("session", "for the session"),
+    "d": ("deny", "deny"),
+    "x": ("deny-session", "deny for the session"),
+}
+_BELOW = 3  # lines under the first
+_LATEST = 200  # rows that are looked through for denials
+_TOLD = 4.0  # seconds that the outcome of an answer stays
+_LOOKS = 0.2  # seconds between two looks into the log
+
+
+class Footer:
+    """Of one session, once `follow` was told which."""
+
+    def __init__(self) -> None:
+        self._look = words.Look(os.environ, sys.stdout.encoding)
+        self._places = words.Places({})
+        self._state = State()
+        self._path = ""
+        self._facts: dict[str, Any] = {}
+        self._follower: Follower | None = None
+        self._feed: Feed | None = None
+        self._looked = 0.0
+        self._opened: int | None = None
+        self._shown: tuple[int, float] | None = None  # which question is on the screen, as it is since then
+        self._guard = Guard()
+        self._said = ""
+        self._said_at = 0.0
+        self._drawing = False
+        self._announced: set[int] = set()
+        self._titled = False
+
+    # -- what is known -------------------------------------------------------------------------------------------
+
+    def follow(self, path: str) -> None:
+        """The session's directory is known now."""
+        self._path = path
+
+    def look(self, *, drawing: bool) -> None:
+        """See what is new, when it is time. `drawing`: the program wants the whole screen."""
+        self._drawing = drawing
+        now = monotonic()
+        if not self._path or now < self._looked + _LOOKS:
+            return
+        self._looked = now
+        try:
+            if self._follower is None:
+                self._follower = Follower(self._path)
+                self._take(self._follower.start())
+            else:
+                self._take(self._follower.more())
+            if self._feed is None:
+                self._connect()
+        except UserError:
+            pass  # it is not there yet, or has ended: the last line says what became of it
+
+    def _take(self, part: Part | None) -> None:
+        if part is None:
+            return
+        if part.skim is not None:
+            self._state.skipped(part.skim)
+        for record in part.records:
+            self._state.apply(record)
+
+    def _connect(self) -> None:
+        facts = self._follower.facts() if self._follower is not None else None
+        if facts is None or "feed" not in facts:
+            return
+        self._facts = facts
+        self._places = words.Places(facts)
+        feed = Feed(facts)
+        try:
+            feed.watch()
+        except UserError:
+            feed.close()
+            raise
+        self._feed = feed
+        self.hear()  # the first news may have come with the answer
+
+    def fileno(self) -> int:
+        """Readable when there is news of questions; -1 as long as there can be none."""
+        return self._feed.fileno() if self._feed is not None else -1
+
+    def hear(self) -> None:
+        """There is."""
+        try:
+            while self._feed is not None and (news := self._feed.news(0)) is not None:
+                if isinstance(news.get("questions"), list):
+                    self._state.apply_questions(news["questions"], monotonic())
+        except UserError:
+            self.close()
+            self._state.apply_questions([], monotonic())
+            self._path = ""  # the run has ended
+        if self._state.asked.find(self._opened) is None:
+            self._opened = None
+
+    def close(self) -> None:
+        """Let go of the session."""
+        if self._feed is not None:
+            self._feed.close()
+            self._feed = None
+        if self._follower is not None:
+            self._follower.close()
+            self._follower = None
+
+    def patience(self, busy: float, idle: float) -> float:
+        """Seconds until the lines should be drawn anew although nothing came."""
+        return busy if len(self._state.asked) or self._said else idle
+
+    # -- answering -----------------------------------------------------------------------------------------------
+
+    @property
+    def answering(self) -> bool:
+        """Whether keys are ours."""
+        return self._opened is not None
+
+    def call(self) -> bool:
+        """Ctrl-]: open the oldest question, the waiting ones first. False where there is none."""
+        pending = self._state.asked.all()
+        if not pending:
+            return False
+        self._opened = pending[0].id
+        self._guard.hidden()
+        self._shown = None
+        return True
+
+    def key(self, typed: str) -> None:
+        """What was typed while a question is open. Only one key by itself counts, and only when the guard listens."""
+        now = monotonic()
+        chosen = self._state.asked.find(self._opened)
+        listens = self._guard.listens(now)
+        self._guard.typed(now)
+        if typed in ("\x1b", "\x1d", "q", "\x03") or chosen is None:
+            self._opened = None
+        elif typed == "n":
+            numbers = [each.id for each in self._state.asked.all()]
+            self._opened = numbers[(numbers.index(chosen.id) + 1) % len(numbers)]
+            self._shown = None
+            self._guard.hidden()
+        elif typed in ANSWERS and listens:
+            self._opened = None
+            self._say(answer(self._facts, chosen.id, ANSWERS[typed][0]).words)
+            self.hear()
+
+    def _say(self, text: str) -> None:
+        self._said, self._said_at = words.copied(text), monotonic()
+
+    # -- what is shown -------------------------------------------------------------------------------------------
+
+    def lines(self, width: int) -> list[str]:
+        """The lines, for a terminal; none is wider."""
+        now = monotonic()
+        if self._said and now > self._said_at + _TOLD:
+            self._said = ""
+        chosen = self._state.asked.find(self._opened)
+        below = self._card(chosen, width, now) if chosen is not None else self._below(width, now)
+        seen = (chosen.id, chosen.since) if chosen is not None else None
+        if seen is not None and seen != self._shown:
+            self._guard.seen(now)
+        self._shown = seen
+        return [self._rendered(line, width) for line in [self._rule(width), *below[:_BELOW]]]
+
+    def news(self) -> str:
+        """The bell and the title, when there are other questions than before."""
+        waiting = {each.id for each in self._state.asked.all() if each.waiting}
+        fresh, self._announced = waiting - self._announced, waiting
+        said = "\a" if fresh else ""
+        if fresh:
+            count = f"{len(waiting)} question{'s' if len(waiting) > 1 else ''}"
+            said += (old_title() if self._titled else "") + title(f"pincer-trace: {count}")
+            self._titled = True
+        elif self._titled and not waiting:
+            said += old_title()
+            self._titled = False
+        return said
+
+    def bye(self) -> str:
+        """The title as it was."""
+        said = old_title() if self._titled else ""
+        self._titled = False
+        return said
+
+    def _rule(self, width: int) -> Line:
+        counts = self._state.counts
+        denied = counts.denied + counts.failures
+        rule = "-" if self._look.plain else "\u2500"
+        line: Line = [
+            (f"{rule}{rule} ", DIM), ("pincer-trace", BOLD), (f" {rule}{rule} ", DIM),
+            (words.many(counts.allowed), BOLD), (" effects  ", DIM), (words.many(counts.reads), BOLD),
+            (" reads  ", DIM), (words.many(denied), BAD if denied else BOLD), (" denied ", DIM),
+        ]  # fmt: skip
+        return [*line, (rule * max(width - words.length(line), 0), DIM)]
+
+    def _below(self, width: int, now: float) -> list[Line]:
+        if self._said:
+            return [[(f" {each}", BOLD)] for each in words.folded(self._said, width - 2, _BELOW, self._look.ellipsis)]
+        pending = self._state.asked.all()
+        if pending:
+            lines = [self._brief(each, width, now) for each in pending]
+            more = f", {len(pending) - 2} more" if len(pending) > 2 else ""
+            return [*lines[: _BELOW - 1], [(" Ctrl-]", KEY), (f" answers{more}", DIM)]]
+        if self._drawing:
+            said = "this program draws on the whole screen, which it does not have here: run it without --ui inline"
+            return [[(f" {each}", WARN)] for each in words.folded(said, width - 2, _BELOW)]
+        denied = [row for row in self._state.rows()[-_LATEST:] if row.kind in (DENIED, FAILURE)][-_BELOW:]
+        return [self._denial(row, width) for row in denied] or [[(" nothing was denied", GOOD if self._path else DIM)]]
+
+    def _denial(self, row: Any, width: int) -> Line:
+        look, record = self._look, row.record
+        path = row.path or row.directory + "/*"
+        times = f" x{row.count}" if row.count > 1 else ""
+        head = f" {look.mark(row.kind)} {words.clock(row.last)} {words.text(record.get('effect'), 12)} "
+        target = words.middle(look.encoded(self._places.short(path)), max(width // 2, 12), look.ellipsis)
+        rest = max(width - len(head) - len(target) - len(times) - 2, 0)
+        reason = words.cut(look.encoded(words.text(record.get("reason"), 300)), rest, look.ellipsis)
+        return [(head, OF_MARKS[row.kind]), (target, PLAIN), (times, BOLD), (f"  {reason}" if rest > 8 else "", DIM)]
+
+    def _brief(self, each: Pending, width: int, now: float) -> Line:
+        look, told = self._look, each.told
+        left = f"{max(each.until - now, 0):.0f} s" if each.waiting else "late"
+        head = f" ? {each.id} {left:>5} {words.text(told.get('effect'), 12)} "
+        by = f" by {words.program(told.get('exe'))}"
+        room = max(width - len(head) - len(by), 8)
+        target = words.middle(look.encoded(_target(each, self._places)), room, look.ellipsis)
+        return [(head, ASK if each.waiting else DIM), (target, BOLD), (by, DIM)]
+
+    def _card(self, each: Pending, width: int, now: float) -> list[Line]:
+        """The open question: what and by whom, why and how long, the keys."""
+        look, told = self._look, each.told
+        line = self._brief(each, width, now)
+        line[0] = (line[0][0].replace(" ? ", " > ", 1), ASK)
+        why = words.text(told.get("reason"), 500)
+        manner = f"{words.text(told.get('manner'), 100)}; " if told.get("manner") else ""
+        covers = f"a yes covers {words.name(told['covers'], 100)}; " if told.get("covers") else ""
+        said = words.cut(look.encoded(f"{manner}{covers}{why}"), width - 4, look.ellipsis)
+        listens = self._guard.listens(now)
+        style, said_by = (KEY, PLAIN) if listens else (DIM, DIM)
+        keys: Line = [("   ", PLAIN)]
+        for key, (_, does) in ANSWERS.items():
+            keys += [(key if listens else "-", style), (f" {does}  ", said_by)]  # a key that is shown counts
+        more = [("n", KEY), (" next  ", DIM)] if len(self._state.asked) > 1 else []
+        return [line, [(f"   {said}", PLAIN)], [*keys, *more, ("Esc", KEY), (" back", DIM)]]
+
+    def _rendered(self, line: Line, width: int) -> str:
+        """As escape sequences, cut at `width` columns."""
+        room, parts = width, []
+        for text, style in line:
+            said = words.cut(text, room, self._look.ellipsis) if room > 0 else ""
+            room -= words.length([(said, style)])
+            parts.append(
+                Style.parse(self._look.styles[style] or "none").render(said, color_system=ColorSystem.STANDARD)
+            )
+        return "".join(parts)
+
+
+def _target(each: Pending, places: words.Places) -> str:
+    path, to = each.told.get("path"), each.told.get("to")
+    said = places.short(path) if isinstance(path, str) else ""
+    return f"{said} -> {places.short(to)}" if isinstance(to, str) and to else said

@@ -1,0 +1,67 @@
+"""A real terminal that can be looked at: a tmux server of the test's own, with keys and captured screens. tmux(1)"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+
+import support
+
+PATIENCE = 20.0  # seconds until a test fails that waits for something on the screen
+
+
+class Screen:
+    """One window with a shell in it, as the identity of `runner`. `prompt` is what that shows when it is ready."""
+
+    prompt = "ready> "
+
+    def __init__(self, runner: support.Runner, columns: int = 90, rows: int = 24) -> None:
+        self._runner = runner
+        self._socket = runner.base / "tmux"
+        self.environment = support.environment(runner.identity, runner.home) | {"TERM": "xterm-256color"}
+        os.chown(runner.base, runner.identity.uid, runner.identity.gid)
+        size = ["-x", str(columns), "-y", str(rows)]
+        self.tmux("new-session", "-d", *size, f"env PS1='{self.prompt}' sh")
+        self.see(self.prompt.strip())
+
+    def __enter__(self) -> Screen:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.tmux("kill-server")
+
+    def tmux(self, *words: str) -> str:
+        """A command of tmux; what it prints."""
+        done = subprocess.run(
+            [*self._runner.identity.switch, "tmux", "-S", str(self._socket), "-f", "/dev/null", *words],
+            env=self.environment, cwd=self._runner.work, capture_output=True, text=True, timeout=20, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done
+        return done.stdout
+
+    def type(self, line: str) -> None:
+        """Type a line, and Enter."""
+        self.tmux("send-keys", "-l", line)
+        self.tmux("send-keys", "Enter")
+
+    def keys(self, *names: str) -> None:
+        """Press keys, by their names."""
+        self.tmux("send-keys", *names)
+
+    def lines(self, pane: str = "") -> list[str]:
+        """What is on it."""
+        return self.tmux("capture-pane", "-p", *(["-t", pane] if pane else [])).split("\n")[:-1]
+
+    def see(self, text: str, pane: str = "") -> list[str]:
+        """Wait until it shows `text`."""
+        return self.until(lambda lines: any(text in line for line in lines), text, pane)
+
+    def until(self, holds: Callable[[Sequence[str]], bool], what: str, pane: str = "") -> list[str]:
+        """Wait until that holds for its lines."""
+        deadline = time.monotonic() + PATIENCE
+        while not holds(lines := self.lines(pane)):
+            assert time.monotonic() < deadline, f"no {what}:\n" + "\n".join(lines)
+            time.sleep(0.02)
+        return lines

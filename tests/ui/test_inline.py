@@ -1,0 +1,174 @@
+"""`--ui inline` on a real terminal: our lines stay below, the program behaves as in a shell, questions are answered."""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+import pytest
+import support
+from hazards.path_programs.terminal import Terminal
+from hazards.path_programs.tools import give
+from hazards.programs.p_kit import PATIENCE, children, new_sessions, state, until
+from screens import Screen
+
+pytestmark = pytest.mark.both_identities
+
+PROFILE = """\
+description = "one file is asked about"
+extends = "default"
+
+[[rule]]
+effects = ["change"]
+paths = ["{workspace}/asked*"]
+verdict = "confirm"
+reason = "the test asks"
+protection = true
+"""
+
+
+def line(runner: support.Runner, script: str, *options: str) -> str:
+    """What a person types: `script` by bash, with our lines below."""
+    profile = give(runner, runner.base / "ask.toml", PROFILE.encode())
+    words = [runner.identity.python, "-I", "-m", "pincer_trace", "--session-dir", str(new_sessions(runner)), "-p"]
+    return shlex.join([*words, str(profile), "--ui", "inline", *options, "--", "bash", "--norc", "-c", script])
+
+
+def ours(lines: list[str]) -> list[str]:
+    """The lines from the last rule on."""
+    (*_, last) = [place for place, text in enumerate(lines) if "\u2500\u2500 pincer-trace \u2500\u2500" in text]
+    return lines[last:]
+
+
+def test_our_lines_stay_below_whatever_is_written(runner: support.Runner) -> None:
+    """The last four lines of the terminal, in every state of a flood with escape sequences in it."""
+    hostile = r"\033[24;1HFORGED\033[1;24r\033[?6l\033[99B\n\033[2J\033]2;FORGED\007\033[?1049h\033[H\033[99Efake\n"
+    script = f"for i in $(seq 300); do printf '{hostile}'; done; echo over; read line"
+    with Screen(runner, 100, 24) as screen:
+        screen.type(line(runner, script))
+        screen.see("\u2500\u2500 pincer-trace")
+        for _ in range(20):
+            assert "FORGED" not in "".join(screen.lines()[20:]) and "fake" not in "".join(screen.lines()[20:])
+        screen.until(lambda lines: any(line.strip() == "over" for line in lines), "end of the flood")
+        lines = screen.see("whole screen")
+        assert len(ours(lines)) == 4 and not any("FORGED" in line or "fake" in line for line in ours(lines))
+        assert screen.tmux("display-message", "-p", "#{pane_title}").strip() != "FORGED"
+        screen.keys("Enter")
+        screen.see("effects and")
+        screen.type("clear; seq 1 40")
+        assert "40" in screen.until(lambda lines: lines[-1].startswith(screen.prompt.strip()), "whole terminal")[-2]
+
+
+def test_the_size_is_what_is_left_and_follows(runner: support.Runner) -> None:
+    with Screen(runner, 90, 30) as screen:
+        screen.type(line(runner, "stty size; trap 'stty size; exit 3' WINCH; while :; do sleep 0.05; done"))
+        screen.see("26 90")
+        screen.tmux("resize-window", "-x", "70", "-y", "20")
+        screen.see("16 70")
+        screen.see("effects and")
+        screen.type("echo status=$?; stty size")
+        screen.see("status=3")
+        screen.see("20 70")
+
+
+def test_keys_of_the_terminal_do_what_they_do_in_a_shell(runner: support.Runner) -> None:
+    with Screen(runner, 90, 24) as screen:
+        screen.type("exec bash --norc")
+        screen.type("echo $BASH")
+        screen.see("/bash")
+        screen.type(line(runner, "echo up; read word; echo got=$word; exec sleep 60"))
+        screen.see("up")
+        screen.keys("C-z")
+        screen.see("Stopped")
+        screen.type("stty -a | tr ';' '\\n' | grep -c icanon")
+        screen.see("1")
+        screen.type("clear; fg")
+        screen.see("\u2500\u2500 pincer-trace")
+        screen.type("hello")
+        screen.see("got=hello")
+        screen.keys("C-c")
+        screen.see("effects and")
+        screen.type("clear; echo status=$?")
+        screen.see("status=")
+
+
+@pytest.mark.parametrize(("script", "status"), [("exit 7", 7), ("kill -TERM $$", 143), ("kill -KILL $$", 137)])
+def test_the_status_is_the_command_s_own(runner: support.Runner, script: str, status: int) -> None:
+    with Screen(runner, 90, 24) as screen:
+        screen.type(line(runner, script) + "; echo status=$?")
+        screen.see(f"status={status}")
+
+
+def test_a_question_rings_and_is_answered_by_keys_that_are_not_the_program_s(runner: support.Runner) -> None:
+    """What is typed is the program's, also an `a`; after Ctrl-] it is ours, and counts once the question was seen."""
+    script = "echo one > asked-1; echo $?; read word; echo got=$word; echo two > asked-2; echo second=$?"
+    with Screen(runner, 100, 24) as screen:
+        screen.tmux("set-option", "-g", "set-titles", "on")
+        screen.type(line(runner, script, "--confirm", "ask"))
+        screen.see("? 1")
+        assert "create" in "".join(ours(screen.lines())) and "asked-1" in "".join(ours(screen.lines()))
+        assert screen.tmux("display-message", "-p", "#{pane_title}").strip() == "pincer-trace: 1 question"
+        screen.keys("a", "Enter")  # for the program: it answers nothing
+        screen.keys("C-]", "a")  # too fast: nobody can have read it
+        lines = screen.see("- allow once")
+        assert "the test asks" in "".join(ours(lines)) and not (runner.work / "asked-1").exists()
+        screen.see(" a allow once")
+        screen.keys("a")
+        screen.see("got=a")
+        assert (runner.work / "asked-1").read_text() == "one\n"
+        screen.see("? 2")
+        screen.keys("C-]")
+        screen.see(" x deny for")
+        screen.keys("x")
+        screen.see("second=1")
+        assert not (runner.work / "asked-2").exists()
+        screen.see("effects and")
+
+
+def test_without_a_terminal_it_is_a_mistake(runner: support.Runner) -> None:
+    result = runner.supervise(["touch", "made"], options=("--ui", "inline"))
+    assert result.status == 125 and "no terminal; nothing was started" in result.err
+    assert os.listdir(runner.work) == [] and len(result.err.splitlines()) == 1
+
+
+def test_a_mistake_is_told_and_the_terminal_is_as_it_was(runner: support.Runner) -> None:
+    with Screen(runner, 120, 24) as screen:
+        screen.type(line(runner, "true").replace("bash --norc", "/no/such/command") + "; echo status=$?; stty size")
+        screen.see("status=127")
+        screen.see("24 120")
+
+
+def test_when_the_terminal_goes_so_do_we_and_the_program_hears_it(runner: support.Runner) -> None:
+    """As natively: what does not want to hear it lives on, supervised, until it ends by itself."""
+    for script in ("echo up; sleep 60", "trap '' HUP; echo up; read line < fifo; echo $line > heard"):
+        fifo = runner.work / "fifo"
+        if not fifo.exists():
+            os.mkfifo(fifo)
+            os.chown(fifo, runner.identity.uid, runner.identity.gid)
+        environ = support.environment(runner.identity, runner.home)
+        words = [*runner.identity.switch, *shlex.split(line(runner, script))]
+        with Terminal(words, cwd=runner.work, env=environ, owner=runner.identity.uid) as terminal:
+            terminal.expect("up")
+            tree = descendants(terminal.pid)
+            os.close(terminal.master)
+            terminal.master = os.open(os.devnull, os.O_RDWR)
+            os.waitpid(terminal.pid, 0)
+            terminal.status = 0
+        if "trap" in script:
+            assert sum(map(lives, tree)) == len(tree) - 1  # all but the leader of the session
+            fifo.write_text("go\n")
+        for _ in until("all have ended", PATIENCE):
+            if not any(map(lives, tree)):
+                break
+    assert (runner.work / "heard").read_text() == "go\n"
+
+
+def lives(pid: int) -> bool:
+    return state(pid) not in "ZX"
+
+
+def descendants(pid: int) -> list[int]:
+    found = [pid]
+    for each in found:
+        found += children(each)
+    return found[1:]
