@@ -1,0 +1,99 @@
+"""Inside of tmux: a pane below the command's, in which a person sees and answers, and which goes with the run."""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+import pytest
+import support
+from hazards.path_programs.tools import give
+from hazards.programs.p_kit import new_sessions
+from screens import Screen
+
+from .test_inline import PROFILE
+
+pytestmark = pytest.mark.both_identities
+ABOVE, BELOW = ":.0", ":.1"
+
+
+def line(runner: support.Runner, script: str, *options: str) -> str:
+    """What a person types."""
+    profile = give(runner, runner.base / "ask.toml", PROFILE.encode())
+    words = [runner.identity.python, "-I", "-m", "pincer_trace", "--session-dir", str(new_sessions(runner)), "-p"]
+    return shlex.join([*words, str(profile), *options, "--", "bash", "--norc", "-c", script])
+
+
+def panes(screen: Screen) -> int:
+    return len(screen.tmux("list-panes").splitlines())
+
+
+def test_a_person_sees_the_question_below_and_answers_it_there(runner: support.Runner) -> None:
+    """The command keeps the keyboard until the person goes below; the pane goes when the run has ended."""
+    with Screen(runner, 100, 44) as screen:
+        screen.type(line(runner, "echo one > asked; echo $?; echo two > asked; echo end=$?", "--confirm", "ask"))
+        screen.see("question", BELOW)
+        assert screen.tmux("display-message", "-p", "#{pane_index}").strip() == "0"
+        screen.see("asked", BELOW)
+        screen.tmux("select-pane", "-t", BELOW)
+        screen.keys("1")
+        screen.see("a allow once", BELOW)
+        screen.keys("a")
+        while "? 2" not in "".join(screen.lines(BELOW)):
+            assert (runner.work / "asked").exists() or "1" in "".join(screen.lines(BELOW))
+        assert (runner.work / "asked").read_text() == "one\n"
+        screen.keys("2")
+        screen.see("x deny", BELOW)
+        screen.keys("x")
+        screen.see("end=1", ABOVE)
+        screen.see("reads allowed", ABOVE)
+        while panes(screen) > 1:
+            pass
+        assert (runner.work / "asked").read_text() == "one\n"
+
+
+def test_a_short_command_opens_none_and_a_long_one_does(runner: support.Runner) -> None:
+    with Screen(runner, 100, 44) as screen:
+        screen.type(line(runner, "echo made > file") + "; tmux list-panes | wc -l | sed s/^/panes=/")
+        screen.see("panes=1")
+        screen.type(line(runner, "read word"))
+        while panes(screen) < 2:
+            pass
+        screen.see("running", BELOW)
+        screen.type("go")
+        while panes(screen) > 1:
+            pass
+
+
+def test_p81_the_program_that_opens_it_is_not_the_one_that_path_finds(runner: support.Runner) -> None:
+    """An earlier run could have put a `tmux` into a directory that is before the others in PATH."""
+    planted = give(runner, runner.work / "bin" / "tmux", b"#!/bin/sh\necho taken > ~/taken\n", 0o755)
+    with Screen(runner, 100, 44) as screen:
+        screen.type(f"PATH={planted.parent}:$PATH {line(runner, 'read word', '--ui', 'tmux')}")
+        while panes(screen) < 2:
+            pass
+        screen.see("running", BELOW)
+        screen.type("go")
+        screen.see("reads allowed", ABOVE)
+    assert not (runner.home / "taken").exists()
+
+
+def test_where_no_pane_can_be_lines_have_to_do(runner: support.Runner) -> None:
+    """A low terminal; and one that is not the pane that the environment names."""
+    with Screen(runner, 100, 16) as screen:
+        screen.type(line(runner, "sleep 1.2; echo x >> ~/.bashrc; echo denied=$?"))
+        screen.see("no pane below: it would take too much of 16 lines")
+        screen.see("pincer-trace: denied create" if not os.path.exists(runner.home / ".bashrc") else "denied write")
+        screen.see("denied=1")
+        assert panes(screen) == 1
+    runner.base = runner.base / "other"
+    runner.base.mkdir()
+    with Screen(runner, 100, 44) as screen:
+        screen.type("script -qc bash /dev/null")
+        screen.see(screen.prompt.strip())
+        screen.type("clear; " + line(runner, "sleep 1.2; echo end=$?"))
+        screen.see("no pane below: the pane that TMUX_PANE names is another terminal")
+        screen.see("end=0")
+        assert panes(screen) == 1
+        screen.type("exit")
+        screen.see(screen.prompt.strip())
