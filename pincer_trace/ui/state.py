@@ -160,7 +160,7 @@ class State:
         self._groups: dict[object, Row] = {}
         self._starts: dict[object, tuple[int, int]] = {}  # in which second, how many rows
         self._open: dict[int, tuple[Row, Record]] = {}
-        self._rates: deque[tuple[int, int, int]] = deque(maxlen=_SECONDS)  # second, decisions, denied
+        self._rates: deque[tuple[int, int]] = deque(maxlen=_SECONDS)  # second, decisions
 
     # -- what comes ------------------------------------------------------------------------------------------
 
@@ -227,19 +227,15 @@ class State:
         found: Iterable[Row] = merge(self._allowed, self._refused, key=_number)
         return [row for row in found if wanted.wants(row)] if wanted else list(found)
 
-    def rates(self) -> tuple[float, float]:
-        """Decisions and denials a second, over the last seconds before the last record."""
-        since = int(self.last) - _SECONDS
-        rows = [row for row in self._rates if row[0] > since]
-        if not rows:
-            return 0.0, 0.0
-        seconds = max(1.0, self.last - rows[0][0])
-        return sum(row[1] for row in rows) / seconds, sum(row[2] for row in rows) / seconds
+    def rate(self, now: float) -> float:
+        """Decisions a second, in the last few before `now` (Unix seconds)."""
+        rows = [row for row in self._rates if now - _SECONDS < row[0] <= now]
+        return sum(row[1] for row in rows) / max(1.0, now - rows[0][0]) if rows else 0.0
 
     # -- rows ------------------------------------------------------------------------------------------------
 
     def _decision(self, record: Record, kind: str, times: int) -> None:
-        self._rate(moment(record), times, kind)
+        self._count_second(int(moment(record)), times)
         row = self._row(record, kind, times)
         if kind == ANSWER:
             return
@@ -295,14 +291,11 @@ class State:
             intent["post"] = record["post"]
         row.ended(word)
 
-    def _rate(self, when: float, times: int, kind: str) -> None:
-        second = int(when)
-        refused = times if kind in REFUSED else 0
+    def _count_second(self, second: int, times: int) -> None:
         if self._rates and self._rates[-1][0] >= second:
-            last = self._rates[-1]
-            self._rates[-1] = last[0], last[1] + times, last[2] + refused
+            self._rates[-1] = self._rates[-1][0], self._rates[-1][1] + times
         else:
-            self._rates.append((second, times, refused))
+            self._rates.append((second, times))
 
 
 def _keys(record: Record, kind: str) -> Sequence[object]:

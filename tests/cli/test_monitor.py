@@ -201,7 +201,7 @@ async def test_the_processes(house):
     async with view(house.session.path) as seen:
         await seen.see("/h/x")
         await seen.press("p")
-        text = await seen.see("CHANGES", "git 100", "sh 200")
+        text = await seen.see("EFFECTS", "git 100", "sh 200")
         assert "OUTCOME" not in text
         await seen.press("enter")
         await seen.see("decisions: by:100")
@@ -228,7 +228,7 @@ async def test_a_supervisor_that_is_killed(house):
         await seen.see("killed: the supervisor is gone")
         await seen.miss("1 question")
         await seen.press("p")
-        await seen.see("CHANGES")
+        await seen.see("EFFECTS")
     house.channel = Channel({}, lambda pid: True, news=dict)
     house.end()
 

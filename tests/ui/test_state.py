@@ -171,12 +171,13 @@ def test_what_was_before_comes_before(make):
 
 def test_rates(make):
     state = State()
-    assert state.rates() == (0.0, 0.0)
+    assert state.rate(make.time) == 0.0
     for number in range(1000):
         make.time += 0.01
         state.apply(make.intent() if number % 2 else make.denied())
-    decisions, denied = state.rates()
-    assert decisions == pytest.approx(100, rel=0.15) and denied == pytest.approx(50, rel=0.15)
+    assert state.rate(make.time) == pytest.approx(100, rel=0.15)
+    assert state.rate(make.time + 5) == pytest.approx(50, rel=0.2)
+    assert state.rate(make.time + 11) == 0.0
 
 
 TEXT = st.sampled_from(["/", "//", "", "/a", "a/", "\udcff/\x1b", "/h/.bashrc"])
@@ -201,7 +202,7 @@ def test_a_log_from_elsewhere_breaks_nothing(records):
     """Any record that is formed as `ledger.read` demands."""
     state = applied(*records)
     state.rows(Filter("-read denied x *.y by:1"))
-    state.rates()
+    state.rate(1e9)
     assert len(state.processes.lines()) <= len(records)
 
 

@@ -32,16 +32,17 @@ _POLL = 0.1  # seconds between two looks at the ledger
 _FRAME = 0.2  # seconds between two drawings
 _LOOK = 1.0  # seconds between two looks at the session
 _NOTICE = 8.0  # seconds that a notice stays
-_KINDS = {key: kind for key, kind, _ in ANSWERS}
+_KINDS = {key: kind for key, kind, _, _ in ANSWERS}
 
 
 class Watching(App[None], inherit_bindings=False):
     """What both views are: a state that grows, questions that can be answered, a guard over the keys that answer."""
 
     ENABLE_COMMAND_PALETTE = False
+    AUTO_FOCUS = None  # nothing takes the keys by itself
     BINDINGS = [("ctrl+z", "suspend_process")]
     CSS = """
-    Screen, ModalScreen { background: ansi_default; color: ansi_default; }
+    Screen, ModalScreen { background: ansi_default; color: ansi_default; overflow: hidden; }
     #questions { height: 0; display: none; }
     """
 

@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from pincer_trace.ui.questions import Asked, Pending
     from pincer_trace.ui.words import Look, Places
 
-ANSWERS = (  # key, the answer, what is said of it
-    ("a", "once", "allow once"),
-    ("s", "session", "for the session"),
-    ("w", "always", "always..."),
-    ("d", "deny", "deny"),
-    ("x", "deny-session", "deny for the session"),
+ANSWERS = (  # key, the answer, what is said of it, and in few words
+    ("a", "once", "allow once", "once"),
+    ("s", "session", "for the session", "session"),
+    ("w", "always", "always...", "always..."),
+    ("d", "deny", "deny", "deny"),
+    ("x", "deny-session", "deny for the session", "deny session"),
 )
+_LOW = 9  # lines below which an open question does without a heading
 _INDENT = "   "
 
 
@@ -51,6 +52,7 @@ class QuestionsPane(Pane, can_focus=True):
         self.opened: int | None = None
         self._version: object = None  # what of the open one was on the screen
         self._listening = False
+        self._headless = False
         self._spots: dict[
             int, int | list[tuple[int, int, str]]
         ] = {}  # by line: a question, or keys from column to column
@@ -97,29 +99,42 @@ class QuestionsPane(Pane, can_focus=True):
         """Lines that it wants, up to `most`; 0 without a question."""
         if not len(self._asked):
             return 0
-        card = len(self._card(width, most, now=self._clock())) if self.open_question else 0
+        self._headless = most < _LOW and self.open_question is not None
+        taken = 0 if self._headless else 1
+        card = self._card(width, most - taken, now=self._clock())
+        taken += len(card)
         others = len(self._asked) - bool(card)
-        return min(most, 1 + card + others)
+        return min(most, taken + others * (2 if self._has_room(taken, others, most) else 1))
+
+    @staticmethod
+    def _has_room(taken: int, others: int, height: int) -> bool:
+        """Whether each of the others can have a second line."""
+        return taken + 2 * others <= height
 
     def draw(self, width: int, height: int) -> list[tuple[Line, str]]:
-        now = self._clock()
+        now, look = self._clock(), self.look
         pending = self._asked.all()
         waiting = sum(1 for each in pending if each.waiting)
         title = f"{len(pending)} question{'' if len(pending) == 1 else 's'}" + (f", {waiting} held" if waiting else "")
         hint = "" if self.open_question else "open one: its last digit, or arrows"
-        lines = [self.heading(title, hint, width)]
+        lines = [] if self._headless else [self.heading(title, hint, width)]
         self._spots = {}
         chosen = self.open_question
         if chosen is not None:
-            for line, base, spot in self._card(width, height - 1, now):
+            for line, base, spot in self._card(width, height - len(lines), now):
                 if spot is not None:
                     self._spots[len(lines)] = spot
                 lines.append((line, base))
         others = [each for each in pending if each is not chosen]
         room = height - len(lines)
+        two = self._has_room(len(lines), len(others), height)
         for each in others[: room if len(others) <= room else max(room - 1, 0)]:
             self._spots[len(lines)] = each.id
             lines.append((self._brief(each, width, now), PLAIN))
+            if two:
+                self._spots[len(lines)] = each.id
+                why = words.cut(look.encoded(_why(each.told)), width - 12, look.ellipsis)
+                lines.append(([(f"{'':11}{why}", DIM)], PLAIN))
         left = len(others) - max(room - 1, 0)
         if len(others) > room > 0:
             lines.append(([(f"{_INDENT}and {left} more", DIM)], PLAIN))
@@ -213,8 +228,8 @@ class QuestionsPane(Pane, can_focus=True):
         line: Line = [(_INDENT, PLAIN)]
         spots: list[tuple[int, int, str]] = []
         column = 0
-        for key, _, said in ANSWERS:
-            shown = said if room > 70 else said.replace("deny for the session", "deny session")
+        for key, _, said, brief in ANSWERS:
+            shown = said if room >= 72 else brief
             size = len(key) + 1 + len(shown)
             if column and column + 2 + size > room:
                 found.append((line, PLAIN, spots))

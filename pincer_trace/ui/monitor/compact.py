@@ -27,7 +27,7 @@ class Compact(Watching):
 
     def __init__(self, follower: Follower, facts: dict[str, Any], look: Look) -> None:
         super().__init__(follower, facts, look)
-        self.rows = RowsPane(look, self.state, self.places, id="rows", wanted=REFUSALS)
+        self.rows = RowsPane(look, self.state, self.places, id="rows", wanted=REFUSALS, headings=1)
         self.foot = Bar(look, id="foot")
 
     def compose(self) -> ComposeResult:
@@ -39,7 +39,13 @@ class Compact(Watching):
         self.set_focus(None)
 
     def most_for_questions(self) -> int:
-        return max(self.size.height - 1, 3) if self.questions.opened is not None else max(self.size.height // 2, 3)
+        most = self.size.height - 1
+        return most if self.questions.opened is not None else max(most // 2, 3)
+
+    def arrange(self) -> None:
+        super().arrange()
+        height = self.questions.styles.height
+        self.rows.display = self.size.height - int(height.value if height is not None else 0) > 2
 
     def draw(self) -> None:
         self.foot.line = self._foot()
@@ -55,14 +61,13 @@ class Compact(Watching):
         if told := self.told(self.size.width):
             return told
         counts = self.state.counts
-        rate, _ = self.state.rates()
+        rate = self.state.rate(time())
         denied = counts.denied + counts.failures
-        quiet = time() - self.state.last >= 10
         line: Line = [
-            (f" {self.life} ", GOOD if self.life == "running" else WARN),
+            (f" {self.life} " if width >= 60 else " ", GOOD if self.life == "running" else WARN),
             (words.many(counts.allowed), BOLD), (" effects ", DIM), (words.many(counts.reads), BOLD), (" reads ", DIM),
             (words.many(denied), BAD if denied else BOLD), (" denied ", DIM),
-            ("" if quiet else f"{words.many(rate)}/s ", DIM),
+            (f"{words.many(rate)}/s " if rate >= 0.5 and width >= 60 else "", DIM),
         ]  # fmt: skip
         keys = [("0-9", "open")] if len(self.state.asked) else []
         keys = [("Esc", "back")] if self.focused is self.questions else keys

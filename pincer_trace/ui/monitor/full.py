@@ -18,6 +18,7 @@ from pincer_trace.review.why import explained
 from pincer_trace.ui import words
 from pincer_trace.ui.filters import EVERYTHING, REFUSALS, Filter, Mistake
 from pincer_trace.ui.monitor.app import Watching
+from pincer_trace.ui.monitor.difference import SAME, Unknown, difference
 from pincer_trace.ui.monitor.pane import Pane
 from pincer_trace.ui.monitor.rows import RowsPane
 from pincer_trace.ui.monitor.side import DetailPane, TreePane
@@ -133,14 +134,18 @@ class Monitor(Watching):
             (f" {life} ", style), (f"{words.lasted(end - begin)} ", PLAIN),
             (f"{words.session_name(facts)} " if self.size.width >= 110 else "", DIM),
         ]  # fmt: skip
-        rate, _ = state.rates() if self.life == "running" else (0.0, 0.0)
+        rate = state.rate(time()) if self.life == "running" else 0.0
         denied = counts.denied + counts.failures
-        right: Line = [
-            (f" {words.many(counts.allowed)}", BOLD), (" effects ", DIM),
-            (f"{words.many(counts.reads)}", BOLD), (" reads ", DIM),
-            (f"{words.many(denied)}", BAD if denied else BOLD), (" denied ", DIM),
-            (f"{words.many(rate)}/s " if rate >= 0.5 and time() - state.last < 10 else "", DIM),
-        ]  # fmt: skip
+        parts: list[Line] = [
+            [(f" {words.many(counts.allowed)}", BOLD), (" effects", DIM)],
+            [(f" {words.many(counts.reads)}", BOLD), (" reads", DIM)],
+            [(f" {words.many(denied)}", BAD if denied else BOLD), (" denied", DIM)],
+            [(f" {words.many(rate)}/s" if rate >= 0.5 else "", DIM)],
+        ]
+        for narrow in (3, 1, 0):  # what a narrow terminal does without first
+            if sum(map(words.length, parts)) + words.length(left) >= self.size.width:
+                parts[narrow] = []
+        right: Line = [piece for part in parts for piece in part] + [(" ", PLAIN)]
         room = self.size.width - words.length(left) - words.length(right)
         command = words.cut(self.look.encoded(words.command_line(facts)), max(room, 0), self.look.ellipsis)
         return [*left, (words.filled(command, max(room, 0)), TITLE), *right]
@@ -169,7 +174,7 @@ class Monitor(Watching):
         else:
             keys = [("?", "help"), ("q", "quit"), ("/", "filter"), ("!", "denials"), ("p", "processes")]
             keys += [("Enter", "details"), ("n", "next denial"), ("v", "verify")]
-            keys += [("0-9", "open question")] if len(self.state.asked) else []
+            keys = [("0-9", "open question"), *keys] if len(self.state.asked) else keys
         line: Line = [(" ", PLAIN)]
         for key, said in keys:
             piece: Line = [(key, KEY), (f" {said}  ", DIM)]
@@ -201,7 +206,8 @@ class Monitor(Watching):
                 return
             record = read.whole(dict(row.record))
             told = await asyncio.to_thread(_explained, self.follower.path, record)
-            self.detail.tell(row, told)
+            changed = await asyncio.to_thread(_changed, {**self.facts, "state": self.life}, record)
+            self.detail.tell(row, told, changed)
         finally:
             if self._explaining is row:
                 self._explaining = None
@@ -340,6 +346,14 @@ def _explained(path: str, record: dict[str, Any]) -> list[tuple[str, str]]:
         return [("note", str(error))]
     except Exception as failure:  # noqa: BLE001 - the view lives on, whatever a foreign log says
         return [("note", f"it cannot be explained: {type(failure).__name__}")]
+
+
+def _changed(facts: dict[str, Any], record: dict[str, Any]) -> list[tuple[str, str]]:
+    """What the decision changed in a text file, line by line; or why that is not known."""
+    try:
+        return difference(facts, record)
+    except Unknown as why:
+        return [(SAME, str(why))]
 
 
 def _answered(row: Row) -> list[tuple[str, str]]:

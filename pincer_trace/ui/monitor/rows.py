@@ -28,13 +28,13 @@ class Columns:
     def __init__(self, look: Look, places: Places, width: int) -> None:
         self._look = look
         self._places = places
-        self._time = width >= _NARROW
-        self._program = 0 if width < _NARROW else 10 if width < _WIDE else 16
+        self._narrow = width < _NARROW  # mark, effect and name: the mark is the outcome
+        self._program = 0 if self._narrow else 10 if width < _WIDE else 16
         self._votes = width >= _WIDE
         self._why = 0 if width < _WIDEST else width // 4
-        taken = (9 if self._time else 0) + 11 + 9 + (self._program + 1 if self._program else 0)
+        taken = 2 + 9 + 5 if self._narrow else 9 + 11 + 9 + self._program + 1 + 7
         taken += (4 if self._votes else 0) + (self._why + 1 if self._why else 0)
-        self._target = max(width - taken - 7, 8)
+        self._target = max(width - taken, 8)
         self.width = width
 
     @property
@@ -43,35 +43,37 @@ class Columns:
         return bool(self._why)
 
     def header(self) -> Line:
-        said = f"{'TIME':9}" if self._time else ""
-        said += f"  {'OUTCOME':9}{'EFFECT':9}"
+        said = f"  {'EFFECT':9}" if self._narrow else f"{'TIME':9}  {'OUTCOME':9}{'EFFECT':9}"
         said += words.filled("PROGRAM", self._program + 1) if self._program else ""
         said += f"{'L R':4}" if self._votes else ""
-        said += words.filled("TARGET", self._target) + f"{'TIMES':>6} "
+        said += words.filled("TARGET", self._target) + ("" if self._narrow else f"{'TIMES':>6} ")
         return [(said + ("WHY" if self._why else ""), DIM)]
 
     def line(self, row: Row) -> Line:
         """One line."""
         look, kind = self._look, row.kind
         style = OF_MARKS[kind]
-        line: Line = [(f"{words.clock(row.first)} ", DIM)] if self._time else []
-        line.append((f"{look.mark(kind)} {words.cut(_word(row), 8, look.ellipsis):9}", style))
+        mark = look.mark(kind)
+        word = words.cut(_word(row), 8, look.ellipsis)
+        line: Line = [(f"{mark} ", style)]
+        if not self._narrow:
+            line = [(f"{words.clock(row.first)} ", DIM), (f"{mark} {word:9}", style)]
         line.append((f"{words.cut(_several(row.effects, 'effects'), 8, look.ellipsis):9}", PLAIN))
         if self._program:
             said = words.cut(_programs(row), self._program, look.ellipsis)
             line.append((words.filled(said, self._program + 1), PLAIN))
         if self._votes:
             line.append((f"{_votes(row):4}", DIM))
-        target = words.middle(look.encoded(target_of(row, self._places)), self._target, look.ellipsis)
+        target = target_of(row, self._places, self._target, look)
         line.append((words.filled(target, self._target), BAD if kind in (DENIED, FAILURE) else PLAIN))
-        line.append((f"{_times(row):>6} ", DIM))
+        line.append((_times(row).rjust(5 if self._narrow else 6), DIM))
         if self._why:
-            line.append((words.cut(look.encoded(why(row)), self._why, look.ellipsis), DIM))
+            line.append((" " + words.cut(look.encoded(why(row)), self._why, look.ellipsis), DIM))
         return line
 
     def reason(self, row: Row) -> Line:
         """The second line of a denial, where its reason has no column."""
-        indent = 11 if self._time else 2
+        indent = 2 if self._narrow else 11
         room = self.width - indent - 1
         return [(" " * indent + words.cut(self._look.encoded(why(row)), room, self._look.ellipsis), DIM)]
 
@@ -89,22 +91,23 @@ def why(row: Row) -> str:
     return f"{reason} ({rule})" if reason and rule else reason or rule
 
 
-def target_of(row: Row, places: Places) -> str:
-    """The name, with where it goes; or the directory that several are in."""
+def target_of(row: Row, places: Places, width: int, look: Look) -> str:
+    """The name, with where it goes; of several the directory that they are in, or the first of them."""
     record = row.record
     if row.names.keys() == {""}:
         return "-"
-    if not row.path and record["kind"] == "reads" and row.directory.count("/") < 2:
-        names = sorted(map(places.short, row.names), key=lambda each: each.startswith("/"))
-        return f"{len(names)}{' or more' if row.rest else ''} names: {', '.join(names[:4])}"
-    if not row.path:
-        below = places.short(row.directory + "/x")
+    if row.path:
+        extra = record.get("extra")
+        to = extra.get("to") if isinstance(extra, dict) else record.get("to")
+        said = places.short(row.path)
+        said = f"{said} -> {places.short(to)}" if isinstance(to, str) else said
+        return words.middle(look.encoded(said), width, look.ellipsis)
+    below = places.short(row.directory.rstrip("/") + "/x")
+    if row.directory.count("/") > 1 or not below.startswith(("/", '"')):
         shown = below[:-2] + '*"' if below.endswith('"') else below[:-1] + "*"
-        return shown if row.directory else f"{len(row.names)} names"
-    extra = record.get("extra")
-    to = extra.get("to") if isinstance(extra, dict) else record.get("to")
-    said = places.short(row.path)
-    return f"{said} -> {places.short(to)}" if isinstance(to, str) else said
+        return words.middle(look.encoded(shown), width, look.ellipsis)
+    names = sorted(map(places.short, row.names), key=lambda each: each.startswith("/"))
+    return words.cut(look.encoded(", ".join(names) + (", ..." if row.rest else "")), width, look.ellipsis)
 
 
 def _word(row: Row) -> str:
@@ -148,8 +151,12 @@ class RowsPane(Pane, can_focus=True):
     class Chosen(Message):
         """The cursor is on another row."""
 
-    def __init__(self, look: Look, state: State, places: Places, *, id: str, wanted: Filter = EVERYTHING) -> None:
+    def __init__(
+        self, look: Look, state: State, places: Places, *, id: str, wanted: Filter = EVERYTHING, headings: int = 2
+    ) -> None:
+        """`headings`: lines above the decisions; with one there are no names of columns."""
         super().__init__(look, id=id)
+        self._headings = headings
         self._state = state
         self._places = places
         self.wanted = wanted
@@ -167,12 +174,12 @@ class RowsPane(Pane, can_focus=True):
         rows = self._rows
         if self.cursor is not None and (not rows or rows[0].number > self.cursor):
             self.cursor = rows[0].number if rows else None  # it was dropped
-        room = max(height - 2, 0)
+        room = max(height - self._headings, 0)
         window = self._window(rows, room, 1 if columns.one_line else 2)
         self._shown = [row for row, _ in window]
         where = f"{words.many(len(rows))} rows" + ("" if self.cursor is None else ", held")
         title = "decisions" + (f": {words.text(self.wanted.words, 200)}" if self.wanted else "")
-        lines = [self.heading(title, where, width), (columns.header(), PLAIN)]
+        lines = [self.heading(title, where, width), (columns.header(), PLAIN)][: self._headings]
         for row, part in window:
             base = CHOSEN if row.number == self.cursor and part == 0 else PLAIN
             lines.append((columns.line(row) if part == 0 else columns.reason(row), base))
@@ -270,7 +277,7 @@ class RowsPane(Pane, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         event.stop()
-        at = event.y - 2
+        at = event.y - self._headings
         if 0 <= at < len(self._shown):
             self._go(self._shown[at].number)
 

@@ -6,11 +6,14 @@ from textual import events
 from textual.message import Message
 
 from pincer_trace.ui import words
+from pincer_trace.ui.monitor.difference import GONE, NEW
 from pincer_trace.ui.monitor.pane import Pane
 from pincer_trace.ui.words import BAD, BOLD, CHOSEN, DIM, GOOD, PLAIN, WARN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pincer_trace.ui.monitor.pane import Line
     from pincer_trace.ui.processes import Line as Branch
     from pincer_trace.ui.state import Row, State
@@ -42,7 +45,7 @@ class TreePane(Pane, can_focus=True):
             self._branches, self._revision = self._state.processes.lines(), self._state.revision
         reads = sorted(self._state.processes.reads.items(), key=lambda each: -each[1])
         lines = [self.heading("processes", f"{len(self._state.processes)}", width)]
-        lines.append(([(f"{'CHANGES':>8} {'DENIED':>6}  PROCESS", DIM)], PLAIN))
+        lines.append(([(f"{'EFFECTS':>8} {'DENIED':>6}  PROCESS", DIM)], PLAIN))
         room = max(height - 2, 0)
         total = len(self._branches) + len(reads)
         self._cursor = max(0, min(self._cursor, total - 1))
@@ -111,18 +114,19 @@ class DetailPane(Pane, can_focus=True):
         self._row: Row | None = None
         self._count = -1
         self._rows: list[tuple[str, str]] = []
+        self._changed: list[tuple[str, str]] = []
         self._top = 0
 
     def shows(self, row: Row | None) -> bool:
         """Whether it is told of this row as it is now."""
         return row is self._row and (row is None or row.count == self._count)
 
-    def tell(self, row: Row | None, explained: list[tuple[str, str]]) -> None:
-        """`explained`: rows of a name and a text, as `why RECORD` has them."""
+    def tell(self, row: Row | None, explained: list[tuple[str, str]], changed: Sequence[tuple[str, str]] = ()) -> None:
+        """`explained`: rows of a name and a text, as `why RECORD` has them; `changed`: lines of a text with a mark."""
         if row is not self._row:
             self._top = 0
         self._row, self._count = row, -1 if row is None else row.count
-        self._rows = explained
+        self._rows, self._changed = explained, list(changed)
         self.redraw()
 
     def draw(self, width: int, height: int) -> list[tuple[Line, str]]:
@@ -144,14 +148,17 @@ class DetailPane(Pane, can_focus=True):
             for at, each in enumerate(fit(look.encoded(said), room, most, look.ellipsis)):
                 lines.append([(f" {name if at == 0 else '':9} ", DIM), (each, style)])
 
-        mark = words.OF_MARKS[row.kind]
         effect = words.text(record.get("effect"), 20)
         add(effect or "record", words.name(record.get("path")), BOLD, 8, path=True)
         extra = record.get("extra")
         to = record.get("to") or (extra.get("to") if isinstance(extra, dict) else None)
         if isinstance(to, str):
             add("to", words.name(to), BOLD, 8, path=True)
-        add("outcome", f"{look.mark(row.kind)} {words.outcome(row.kind, words.text(row.errno, 20))}", mark)
+        add(
+            "outcome",
+            f"{look.mark(row.kind)} {words.outcome(row.kind, words.text(row.errno, 20))}",
+            words.OF_MARKS[row.kind],
+        )
         if row.count > 1:
             span = words.lasted(row.last - row.first)
             add("times", f"{row.count} from {words.clock(row.first)} on, in {span}; the last is shown")
@@ -164,6 +171,9 @@ class DetailPane(Pane, can_focus=True):
             style = {"remedy": GOOD, "reason": BOLD, "note": WARN}.get(name, PLAIN)
             add("" if name == last else name, words.copied(said), style, 12)
             last = name
+        for at, (mark, said) in enumerate(self._changed):
+            style = {NEW: GOOD, GONE: BAD}.get(mark, DIM)
+            add("changed" if at == 0 else "", f"{mark} {words.text(said, 500)}", style, 2, path=True)
         return lines
 
     def move(self, by: int) -> None:
