@@ -165,7 +165,8 @@ class Attributes:
                 act(found)
                 return
         decision = c.authority.demand(task, effect, target)
-        sequence = commit(c, task, effect, target, decision, arguments=arguments)
+        extra = _told(effect, arguments, found)
+        sequence = commit(c, task, effect, target, decision, arguments=arguments, extra=extra)
         if effect == TRUNCATE and c.before.watched:
             c.before.keep(sequence, target)
         with Outcome(c, sequence):
@@ -345,6 +346,18 @@ def _manner(effect: str, arguments: tuple[Argument, ...]) -> str:
     if effect == WRITE:  # by ioctl
         return "its inode flags"
     return ""
+
+
+def _told(effect: str, arguments: tuple[Argument, ...], found: os.stat_result) -> dict[str, object] | None:
+    """What the record tells of it: new and old mode or owner, or which attribute."""
+    first = arguments[0] if arguments else b""
+    if effect == CHMOD and isinstance(first, int):
+        return {"mode": f"{first:04o}", "was": f"{stat.S_IMODE(found.st_mode):04o}"}
+    if effect == CHOWN:
+        return {"owner": f"{first}:{arguments[1]}", "was": f"{found.st_uid}:{found.st_gid}"}  # type: ignore[str-bytes-safe]
+    if effect == XATTR and isinstance(first, bytes):
+        return {"attribute": os.fsdecode(first), "removed": len(arguments) == 1}
+    return None
 
 
 def _no_link(found: os.stat_result) -> None:

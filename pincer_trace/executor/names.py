@@ -315,6 +315,10 @@ class Names:
             gone = [end.path for end in (origin, destination) if is_place(c, end)]
             judged += arrival.judged
             extra: dict[str, object] = {"to": os.fsdecode(destination.path)}
+            if replaced is not None:
+                extra["exchanged" if flags & libc.RENAME_EXCHANGE else "replaced"] = (
+                    f"{replaced.st_dev}:{replaced.st_ino}"
+                )
             lost = Claim.of(UNLINK, destination).data  # part of the effect, also where nobody need judge it
             sequence = commit(c, task, RENAME, origin, judged, flags=flags, arguments=(lost,), extra=extra)
             if replaced is not None and c.before.watched:
