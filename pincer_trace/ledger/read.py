@@ -6,6 +6,7 @@ import errno
 import json
 import os
 from collections import deque
+from functools import cache
 
 from pincer_trace import paths
 from pincer_trace.errors import UserError
@@ -13,14 +14,18 @@ from pincer_trace.ledger.session import FORMAT, LEDGER_FILE, SESSION_FILE, sessi
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
     Record = dict[str, Any]
+    Tell = Callable[[int], None]
+    See = Callable[[int, bytes, int, object], None]
 
 UNKNOWN = "unknown"  # the outcome of an effect whose end was not recorded: the run was killed, or goes on
 TORN = "torn"
 LOOK_AHEAD = 10_000  # records to wait for an outcome before it is looked for
+LONGEST = 1 << 22  # bytes of a line: no record of ours comes near
+MOST_TORN = 10_000  # damaged lines that are told one by one
 DECISIONS = frozenset({"intent", "denied", "failure", "reads"})
 KEYS = (
     "seq",
@@ -46,86 +51,163 @@ _FORMS = {
     "pid": (int, type(None)), "votes": (list,), "facts": (list,), "extra": (dict,),
 }  # fmt: skip
 _OF_IDS = frozenset("0123456789abcdef-")
+_SHAPES: set[tuple[object, ...]] = set()  # names and types of members that were found right
+_MOST_SHAPES = 1000
+_OUTCOME = b'"kind":"outcome"'
+_TOLD = 1024  # lines from one word about the progress to the next
 _AGES = 1e11  # seconds: what no clock of a run says, and strftime(3) would not take
 
 
-def read_records(path: str) -> Iterator[Record]:
+def read_records(path: str, *, tell: Tell | None = None, see: See | None = None) -> Iterator[Record]:
     """Each record of a ledger (`path` of the session's directory, or of the file) in the order of writing.
 
     A line that is no whole record, such as the last one of a machine that lost power, does not raise: it
-    comes as `{"kind": "torn", "line": number, "bytes": length}`. Raises `UserError` when the file cannot be
-    read.
+    comes as `{"kind": "torn", "line": number, "bytes": length}`. Now and then `tell` is called with the number of bytes
+    that were read; for every line, `see` with its number, its text, whether that is the whole line, and what it says
+    (None: no JSON). Raises `UserError` when the file cannot be read.
     """
+    parse = parser()
     with _open(path, LEDGER_FILE) as file:
-        for number, line in enumerate(file, 1):
-            yield parsed(line) or {"kind": TORN, "line": number, "bytes": len(line)}
+        for number, line, size in _lines(file, tell):
+            record = parse(line) if line.endswith(b"\n") else None
+            if see is not None:
+                see(number, line, size, record)
+            if isinstance(record, dict) and _is_formed(record):
+                yield record
+            else:
+                yield {"kind": TORN, "line": number, "bytes": size}
+
+
+def _lines(file: Any, tell: Tell | None) -> Iterator[tuple[int, bytes, int]]:
+    """Number, text and length of each line; of one that is longer than any record, its beginning."""
+    readline = file.readline
+    number = 0
+    while line := readline(LONGEST):
+        number += 1
+        size = len(line)
+        if size == LONGEST and not line.endswith(b"\n"):
+            while rest := readline(LONGEST):
+                size += len(rest)
+                if rest.endswith(b"\n"):
+                    break
+        if tell is not None and number % _TOLD == 0:
+            tell(file.tell())
+        yield number, line, size
 
 
 def parsed(line: bytes) -> Record | None:
     """The record of a line with its end; None for what is no whole one."""
-    if not line.endswith(b"\n"):
-        return None
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
+    record = parser()(line) if line.endswith(b"\n") else None
     return record if isinstance(record, dict) and _is_formed(record) else None
+
+
+@cache
+def parser() -> Callable[[bytes], object]:
+    """What a line says; None where it is no JSON."""
+    from msgspec import DecodeError
+    from msgspec.json import Decoder
+
+    decode = Decoder().decode
+
+    def parse(line: bytes) -> object:
+        try:
+            return decode(line)
+        except DecodeError:
+            pass  # half a surrogate pair, too: how a byte that is not UTF-8 is written
+        except RecursionError:
+            return None
+        try:
+            return json.loads(line)
+        except (ValueError, RecursionError):
+            return None
+
+    return parse
 
 
 def _is_formed(record: Record) -> bool:
     """Whether the members have the types that readers go by: a log may come from a machine that nobody trusts."""
-    if not isinstance(record.get("kind"), str) or type(record.get("seq")) is not int:
-        return False
-    for name, value in record.items():
-        forms = _FORMS.get(name)
-        if forms is not None and not isinstance(value, forms):
+    shape = (*record, *map(type, record.values()))
+    if shape not in _SHAPES:
+        if not isinstance(record.get("kind"), str) or type(record.get("seq")) is not int:
             return False
+        for name, value in record.items():
+            forms = _FORMS.get(name)
+            if forms is not None and not isinstance(value, forms):
+                return False
+        if len(_SHAPES) < _MOST_SHAPES and len(record) < 40:
+            _SHAPES.add(shape)
     return all(-_AGES < record.get(name, 0) < _AGES for name in _TIMES)
 
 
-def decisions(path: str, damage: list[Record] | None = None) -> Iterator[Record]:
+def decisions(path: str, damage: list[Record] | None = None, *, tell: Tell | None = None) -> Iterator[Record]:
     """One object a decision, in the order of deciding: an intent with its outcome merged in.
 
     It has at least `KEYS`. An intent without an outcome has outcome "unknown". Aggregated reads have `pid`
-    None, `count` and `first`. Torn records are appended to `damage`. Raises `UserError` as `read_records`.
+    None, `count` and `first`. Torn records are appended to `damage`. `tell` and errors as in `read_records`.
     """
+    for record in entries(path, tell=tell):
+        if record["kind"] in DECISIONS:
+            yield whole(record)
+        elif record["kind"] == TORN and damage is not None and len(damage) < MOST_TORN:
+            damage.append(record)
+
+
+def entries(path: str, *, tell: Tell | None = None, see: See | None = None) -> Iterator[Record]:
+    """The same with all that is no decision between them, as soon as it is read, and without the missing keys."""
     waiting: deque[Record] = deque()  # from the first intent that is still open on
     open_intents: dict[int, Record] = {}
-    sought = -1  # the sequence number of the intent at the head whose outcome is known to come
-    for record in read_records(path):
+    for record in read_records(path, tell=tell, see=see):
         kind = record["kind"]
         if kind == "intent":
             record["outcome"] = None
             open_intents[record["seq"]] = record
             waiting.append(record)
         elif kind == "outcome":
-            intent = open_intents.pop(record["of"], None) if type(record.get("of")) is int else None
-            if intent is not None:
-                intent["outcome"] = record.get("outcome") or UNKNOWN
-                if "post" in record:
-                    intent["post"] = record["post"]
+            _close(open_intents, record)
         elif kind in DECISIONS:
             record["outcome"] = record.get("outcome") or UNKNOWN
             waiting.append(record)
-        elif kind == TORN and damage is not None:
-            damage.append(record)
+        else:
+            yield record
+        if len(waiting) > LOOK_AHEAD:
+            # Memory must not hold the rest of a long run for one intent that never ended, or will much later.
+            for outcome in _outcomes(path, open_intents.keys()):
+                _close(open_intents, outcome)
+            for intent in open_intents.values():
+                intent["outcome"] = UNKNOWN
+            open_intents.clear()
         while waiting and waiting[0]["outcome"] is not None:
-            yield whole(waiting.popleft())
-        if len(waiting) > LOOK_AHEAD and waiting[0]["seq"] != sought:
-            # Memory must not hold the rest of a long run for one intent that never ended.
-            sought = waiting[0]["seq"]
-            if not _has_outcome(path, sought):
-                open_intents.pop(sought, None)
-                waiting[0]["outcome"] = UNKNOWN
+            yield waiting.popleft()
     for record in waiting:
-        yield whole(record)
+        record["outcome"] = record["outcome"] or UNKNOWN
+        yield record
 
 
-def _has_outcome(path: str, seq: int) -> bool:
-    """Whether the ledger has an outcome of intent `seq`. No string looks so: quotes in them are escaped."""
-    mark = b'"kind":"outcome","of":%d,' % seq
+def _close(open_intents: dict[int, Record], outcome: Record) -> None:
+    """Merge an outcome into its intent, if that waits for one."""
+    of = outcome.get("of")
+    intent = open_intents.pop(of, None) if type(of) is int else None
+    if intent is not None:
+        intent["outcome"] = outcome.get("outcome") or UNKNOWN
+        if "post" in outcome:
+            intent["post"] = outcome["post"]
+
+
+def _outcomes(path: str, wanted: Iterable[int]) -> list[Record]:
+    """The outcomes of these intents, wherever in the ledger. No string looks like their mark: quotes are escaped."""
+    rest = set(wanted)
+    found = []
+    parse = parser()
     with _open(path, LEDGER_FILE) as file:
-        return any(mark in line for line in file)
+        for _, line, _ in _lines(file, None):
+            if _OUTCOME in line and line.endswith(b"\n"):
+                record = parse(line)
+                if isinstance(record, dict) and _is_formed(record) and record["kind"] == "outcome":
+                    of = record.get("of")
+                    if type(of) is int and of in rest:
+                        rest.discard(of)
+                        found.append(record)
+    return found
 
 
 def whole(record: Record) -> Record:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 
 from pincer_trace import paths
 from pincer_trace.errors import UserError
 from pincer_trace.ledger.chain import MEMBER, TAIL, genesis, head_message, link
-from pincer_trace.ledger.read import load_session, open_ledger
+from pincer_trace.ledger.read import load_session, raw, read_records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from pincer_trace.ledger.read import Tell
+
 _LISTED = 20  # findings of one kind that are told one by one
+_TOLD = 1000  # intents without an outcome at a time of which more than the number is remembered
 _REMEMBERED = 100_000  # digests back to which a head may sign
 
 
@@ -28,58 +30,67 @@ class Verification:
         self.signed = 0  # the last record that a signed head vouches for
 
 
-def verify(path: str, key: str | None = None) -> Verification:
+def verify(path: str, key: str | None = None, *, tell: Tell | None = None) -> Verification:
     """Examine the session's directory `path`; by the public `key` (hexadecimal) rather than that of session.json.
 
-    Raises `UserError` when it cannot be read.
+    `tell` is called as by `read_records`. Raises `UserError` when it cannot be read.
     """
     session = load_session(path)
     if key is not None:
         if _public_key(key) is None:
             raise UserError("--key is no Ed25519 public key: 64 hexadecimal digits, as session.json has them")
         session["key"] = key
-    return _Walk(session).walk(path)
+    walk = Walk(session)
+    for _ in read_records(path, tell=tell, see=walk.see):
+        if walk.stopped:
+            break
+    return walk.conclude()
 
 
-class _Walk:
+class Walk:
+    """The examination of a session while somebody else reads its lines and shows them to it."""
+
     def __init__(self, session: dict[str, Any]) -> None:
         self._session = session
         self._found = Verification()
         self._chain = genesis(str(session.get("id")))
         self._sequence = 0
-        self._open: dict[int, str] = {}  # intents without an outcome, in words
+        self._open: dict[int, str] = {}  # intents without an outcome; of the first ones effect and path
         self._digests: dict[int, bytes] = {}
         self._order: deque[int] = deque()  # to forget by: finding a dict's first key again and again is quadratic
         self._ended = 0
         self._key = _public_key(session.get("key"))
+        self.stopped = False  # there are so many faults that the rest is not looked at
 
-    def walk(self, path: str) -> Verification:
-        found = self._found
-        with open_ledger(path) as file:
-            for number, line in enumerate(file, 1):
-                self._line(number, line)
-                if len(found.faults) > _LISTED:
-                    found.faults.append("and more: the rest was not looked at")
-                    return found
-        found.records = self._sequence
-        self._conclude()
-        return found
-
-    def _line(self, number: int, line: bytes) -> None:
+    def see(self, number: int, line: bytes, size: int, record: object) -> None:
+        """The next line: see `read_records`."""
+        if self.stopped:
+            return
+        self._line(number, line, size, record)
         faults = self._found.faults
-        if not line.endswith(b"\n") and self._session["state"] == "killed":
-            self._found.notes.append(f"line {number}, the last one, is torn ({len(line)} bytes)")
+        if len(faults) > _LISTED:
+            faults.append("and more: the rest was not looked at")
+            self.stopped = True
+
+    def conclude(self) -> Verification:
+        """What was found."""
+        if not self.stopped:
+            self._found.records = self._sequence
+            self._conclude()
+        return self._found
+
+    def _line(self, number: int, line: bytes, size: int, record: object) -> None:
+        faults = self._found.faults
+        if size == len(line) and not line.endswith(b"\n") and self._session["state"] != "ended":
+            if self._session["state"] == "killed":  # else it is being written just now
+                self._found.notes.append(f"line {number}, the last one, is torn ({size} bytes)")
             return
         text, member = line[:-TAIL], line[-TAIL:]
         if not member.startswith(MEMBER) or not member.endswith(b'"}\n'):
-            faults.append(f"line {number} is no whole record ({len(line)} bytes)")
+            faults.append(f"line {number} is no whole record ({size} bytes)")
             return
-        try:
-            record = json.loads(line)
-            sequence = record["seq"]
-            if type(sequence) is not int:
-                raise TypeError
-        except (ValueError, KeyError, TypeError, RecursionError):
+        sequence = record.get("seq") if isinstance(record, dict) else None
+        if not isinstance(record, dict) or type(sequence) is not int:
             faults.append(f"line {number} is no record")
             return
         if self._ended and record.get("kind") != "head":
@@ -101,8 +112,7 @@ class _Walk:
     def _record(self, record: dict[str, Any], digest: bytes) -> None:
         kind, sequence = record.get("kind"), self._sequence
         if kind == "intent":
-            effect, path = (paths.display(str(record.get(name)), 100) for name in ("effect", "path"))
-            self._open[sequence] = f"{effect} {path}"
+            self._open[sequence] = _words(record) if len(self._open) < _TOLD else ""
         elif kind == "outcome":
             of = record.get("of")
             if not isinstance(of, int) or self._open.pop(of, None) is None:
@@ -156,9 +166,15 @@ class _Walk:
         what = "goes on or " if running else ""
         rest = list(self._open.items())
         for sequence, words in rest[:_LISTED]:
-            found.notes.append(f"record {sequence}, {words}: {what}whether it was done is not known")
+            about = f", {paths.display(raw(words), 140)}" if words else ""
+            found.notes.append(f"record {sequence}{about}: {what}whether it was done is not known")
         if len(rest) > _LISTED:
             found.notes.append(f"and {len(rest) - _LISTED} more effects whose outcome is not known")
+
+
+def _words(record: dict[str, Any]) -> str:
+    effect, path = record.get("effect"), record.get("path")
+    return f"{effect[:20]} {path[:120]}" if isinstance(effect, str) and isinstance(path, str) else ""
 
 
 def _public_key(text: object) -> Any:

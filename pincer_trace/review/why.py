@@ -21,7 +21,7 @@ from pincer_trace.twin.questions import PAST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pincer_trace.ledger.read import Record
+    from pincer_trace.ledger.read import Record, Tell
     from pincer_trace.profile import Profile, Rule
     from pincer_trace.profile.show import Explanation
 
@@ -86,9 +86,12 @@ def _remedies(profile: Profile, said: Explanation, verdict: str) -> list[Row]:
     return rows + [("remedy", line) for line in said.remedy.splitlines()]
 
 
-def find(path: str, number: int) -> Record:
-    """The decision with this number in the session's directory `path`. Raises `UserError`."""
-    for decision in decisions(path):
+def find(path: str, number: int, tell: Tell | None = None) -> Record:
+    """The decision with this number in the session's directory `path`, `tell` as for `read_records`.
+
+    Raises `UserError`.
+    """
+    for decision in decisions(path, tell=tell):
         if decision["seq"] == number:
             return decision
     kind, last = "", 0

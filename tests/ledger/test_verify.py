@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pincer_trace.errors import UserError
 from pincer_trace.ledger.chain import genesis, head_message, link
-from pincer_trace.ledger.read import load_session
-from pincer_trace.ledger.verify import _Walk, verify
+from pincer_trace.ledger.read import load_session, read_records
+from pincer_trace.ledger.verify import Walk, verify
 
 
 def run(make, allow, deny, *, effects: int = 5, ends: bool = True):
@@ -85,8 +85,9 @@ def test_only_so_many_digests_are_remembered(make, allow, deny, monkeypatch):
     """A head signs what was written a moment ago: one that signs an older record is none that we wrote."""
     monkeypatch.setattr("pincer_trace.ledger.verify._REMEMBERED", 8)
     path = run(make, allow, deny, effects=40)
-    walk = _Walk(load_session(str(path)))
-    found = walk.walk(str(path))
+    walk = Walk(load_session(str(path)))
+    assert sum(1 for _ in read_records(str(path), see=walk.see)) > 80
+    found = walk.conclude()
     assert (found.faults, found.notes) == ([], [])
     assert len(walk._digests) == 8
     whole = lines(path)
