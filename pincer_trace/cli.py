@@ -222,31 +222,38 @@ def log(
     import json
 
     from pincer_trace.ledger import read, show
+    from pincer_trace.ui.progress import of_ledger
 
     for name in effect:
         _check_effect(name)
     wanted = show.Filter(_members(effect), verdict, glob, pid)
     damage: list[dict[str, Any]] = []
     path = read.find_session(session, session_dir)
-    found = (d for d in read.decisions(path, damage) if wanted.wants(d))
-    if as_json:
-        for decision in found:
-            print(json.dumps(decision, separators=(",", ":")))
-    else:
-        printer = Printer()
-        printer.line([(show.LOG_HEADER, show.BOLD)])
-        for decision in found:
-            for line in show.decision_lines(decision, printer.width):
-                printer.line(line)
+    with of_ledger(path) as progress:
+        found = (d for d in read.decisions(path, damage, tell=progress.tell) if wanted.wants(d))
+        if as_json:
+            for decision in found:
+                progress.hide()
+                print(json.dumps(decision, separators=(",", ":")))
+        else:
+            printer = Printer()
+            printer.line([(show.LOG_HEADER, show.BOLD)])
+            for decision in found:
+                progress.hide()
+                for line in show.decision_lines(decision, printer.width):
+                    printer.line(line)
     complain_of(path, damage)
 
 
 def complain_of(path: str, damage: list[dict[str, Any]]) -> None:
     """Tell of torn lines."""
     from pincer_trace.__main__ import complain
+    from pincer_trace.ledger.read import MOST_TORN
 
     for record in damage:
         complain(f"{paths.display(path)}: line {record['line']} of the ledger is torn ({record['bytes']} bytes)")
+    if len(damage) == MOST_TORN:
+        complain(f"{paths.display(path)}: and perhaps more: no more than {MOST_TORN} are told")
 
 
 @main.command()
@@ -298,9 +305,11 @@ def verify(session: str | None, key: str | None, session_dir: str | None) -> int
     """
     from pincer_trace.ledger import read
     from pincer_trace.ledger.verify import verify as examine
+    from pincer_trace.ui.progress import of_ledger
 
     path = read.find_session(session, session_dir)
-    found = examine(path, key)
+    with of_ledger(path) as progress:
+        found = examine(path, key, tell=progress.tell)
     printer = Printer()
     for fault in found.faults:
         printer.line([("wrong  ", ""), (fault, "")])

@@ -62,9 +62,11 @@ def why(
                 option = "--" + name.replace("_", "-")
                 raise click.UsageError(f"{option} is not for a record; `{NAME} replay` asks another profile", ctx)
         from pincer_trace.ledger import read
+        from pincer_trace.ui.progress import of_ledger
 
         path = read.find_session(target, session_dir)
-        record = find(path, int(effect))
+        with of_ledger(path) as progress:
+            record = find(path, int(effect), progress.tell)
         _print_rows(*heading(record), explained(path, record))
         return 0 if record["kind"] in ("intent", "reads") else 1
     if effect not in effects.EFFECTS:
@@ -128,11 +130,13 @@ def replay(
     from pincer_trace.ledger import read
     from pincer_trace.review.past import Past
     from pincer_trace.review.replay import Replay
+    from pincer_trace.ui.progress import of_ledger
 
     past = Past(read.find_session(session, session_dir))
     loaded = past.profile(profile, allow_write=allow_write, protect=protect)
     found = Replay(past, loaded)
-    found.run()
+    with of_ledger(past.path) as progress:
+        found.run(progress.tell)
     printer = Printer()
     if as_json:
         for thing in found.objects():

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from pincer_trace.ledger.read import Record
+    from pincer_trace.ledger.read import Record, Tell
     from pincer_trace.profile import Profile
     from pincer_trace.review.past import Past
 
@@ -212,9 +212,9 @@ class Replay:
         self.unknown: dict[tuple[str, ...], Group] = {}
         self.damage: list[Record] = []
 
-    def run(self) -> None:
-        """Decide everything again. Raises UserError when the ledger cannot be read."""
-        for record in decisions(self._past.path, self.damage):
+    def run(self, tell: Tell | None = None) -> None:
+        """Decide everything again, `tell` as for `read_records`. Raises UserError when the ledger cannot be read."""
+        for record in decisions(self._past.path, self.damage, tell=tell):
             count = record.get("count")
             self._add(record, count if isinstance(count, int) else 1)
 
