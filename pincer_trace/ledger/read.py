@@ -43,10 +43,9 @@ KEYS = (
     "outcome",
 )
 _TEXTS = frozenset({"exe", "effect", "path", "verdict", "rule", "reason", "code", "outcome", "post"})
-_TIMES = frozenset({"time", "first"})
 _FORMS = {
     **dict.fromkeys(_TEXTS, (str,)),
-    **dict.fromkeys(_TIMES, (int, float)),
+    **dict.fromkeys(("time", "first"), (int, float)),
     **dict.fromkeys(("dev", "ino", "count"), (int,)),
     "pid": (int, type(None)), "votes": (list,), "facts": (list,), "extra": (dict,),
 }  # fmt: skip
@@ -136,7 +135,7 @@ def _is_formed(record: Record) -> bool:
                 return False
         if len(_SHAPES) < _MOST_SHAPES and len(record) < 40:
             _SHAPES.add(shape)
-    return all(-_AGES < record.get(name, 0) < _AGES for name in _TIMES)
+    return bool(-_AGES < record.get("time", 0) < _AGES and -_AGES < record.get("first", 0) < _AGES)
 
 
 def decisions(path: str, damage: list[Record] | None = None, *, tell: Tell | None = None) -> Iterator[Record]:

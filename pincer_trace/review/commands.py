@@ -1,8 +1,9 @@
-"""`why` and `replay` on the command line."""
+"""`report`, `why` and `replay` on the command line."""
 
 from __future__ import annotations
 
 import os
+import shlex
 
 import click
 
@@ -148,6 +149,53 @@ def replay(
     return 1 if found.differ else 0
 
 
+@click.command()
+@arguments.session
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@arguments.session_dir
+def report(session: str | None, as_json: bool, session_dir: str | None) -> None:
+    """Tell what a run did, all in all.
+
+    What was refused and why, who allowed what, what it changed in the end, inside of the work tree and outside, what it
+    started and whom it talked to, and whether the log can be trusted. SESSION is an id, a unique prefix of one, or a
+    session's directory; without it, the latest. A run that goes on is told so far.
+    """
+    import json
+
+    from pincer_trace.cli import Printer
+    from pincer_trace.ledger import read
+    from pincer_trace.ledger.verify import Walk
+    from pincer_trace.review.account import Account
+    from pincer_trace.review.page import Page
+    from pincer_trace.ui.progress import of_ledger
+
+    path = read.find_session(session, session_dir)
+    facts = read.load_session(path)
+    walk, account = Walk(facts), Account(facts)
+    with of_ledger(path) as progress:
+        for record in read.entries(path, tell=progress.tell, see=walk.see):
+            account.add(record)
+    if account.ended:
+        facts = read.load_session(path)  # it may have ended while it was read
+    told = account.report(facts, walk.conclude())
+    if as_json:
+        print(json.dumps(told.told(), separators=(",", ":")))
+        return
+    printer = Printer()
+    for line in Page(told, _selector(path, session_dir), printer.width).lines():
+        printer.line(line)
+
+
+def _selector(path: str, session_dir: str | None) -> str:
+    """How another command finds the session of the directory `path`."""
+    from pincer_trace.ledger.session import sessions_directory
+
+    parent, name = os.path.split(path)
+    if session_dir is None and parent == os.path.abspath(sessions_directory()):
+        return name
+    return paths.display(shlex.quote(path))
+
+
 def resolve_target(effect: str, target: str) -> bytes:
     """The path as the gateway gives it to a profile: absolute, real, of what the effect is about."""
     raw = os.fsencode(target)
@@ -161,4 +209,4 @@ def resolve_target(effect: str, target: str) -> bytes:
     return os.path.join(os.path.realpath(head or b"."), tail)
 
 
-COMMANDS = (why, replay)
+COMMANDS = (report, why, replay)

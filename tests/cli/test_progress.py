@@ -83,7 +83,7 @@ def on_terminal(program, words, stdout=None, during=lambda process: None, **envi
 
 @pytest.mark.parametrize(
     "words",
-    [("verify",), ("log", "--verdict", "deny"), ("replay", "-p", "default"), ("why", "8001")],
+    [("verify",), ("log", "--verdict", "deny"), ("replay", "-p", "default"), ("report",), ("why", "8001")],
     ids=lambda w: w[0],
 )
 def test_it_is_shown_cleared_and_nowhere_on_standard_output(program, large, tmp_path, words):
