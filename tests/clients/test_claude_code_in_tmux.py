@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -95,4 +95,7 @@ def test_a_write_outside_is_asked_about_in_the_pane(runner: support.Runner, clau
             assert start_file.read_text() == "# mine\n" and "ermission denied" in step[1]
             told = [json.dumps(request["messages"]) for request in api.requests]
             assert any("a person was asked and said no" in text for text in told)
-        assert os.path.exists(session / "session.json")
+        words = [*runner.identity.switch, runner.identity.python, "-I", "-m", "pincer_trace", "report", str(session)]
+        report = subprocess.run(words, env=screen.environment, cwd=runner.base, capture_output=True, text=True)
+        print(report.stdout)
+        assert report.returncode == 0 and ("allowed once" if answer == "a" else "denied") in report.stdout
