@@ -215,8 +215,8 @@ class Account:
 
 
 def _ordered(groups: dict[Any, Group]) -> list[Group]:
-    """The most frequent first."""
-    return sorted(groups.values(), key=lambda group: (-group.count, group.record))
+    """The most frequent first, but last what is closed in every run: `ps` asks for it again and again."""
+    return sorted(groups.values(), key=lambda group: (group.code == codes.BUILT_IN, -group.count, group.record))
 
 
 def _object(record: Record) -> Id | None:

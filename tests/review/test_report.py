@@ -282,6 +282,16 @@ def test_what_failed_closed_stands_before_what_rules_refuse(made):
     ]
 
 
+def test_what_every_run_is_refused_comes_last(made):
+    """`ps` asks for each process; the one thing that a rule refused must not stand below all that."""
+    one = made()
+    for number in range(9):
+        one.deny("read", b"/proc/%d/environ" % number, rule="built-in", reason="not of the tree", code=codes.BUILT_IN)
+    one.deny("read", one.at("k.pem"))
+    one.ledger.close(0, 0)
+    assert [group.code for group in report_of(one.session.path).denials] == [codes.POLICY_DENY, codes.BUILT_IN]
+
+
 def test_a_log_that_was_changed_is_told_first(made):
     one = made()
     one.allow("write", one.at("a"))
