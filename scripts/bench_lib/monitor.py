@@ -70,7 +70,7 @@ print(time.perf_counter() - begun)
 """
 
 
-class _Screen:
+class Screen:
     """The monitor on a terminal of its own."""
 
     def __init__(self, words: list[str], env: dict[str, str], rows: int, columns: int) -> None:
@@ -138,7 +138,7 @@ def measure(bench: Bench, records: int, seconds: float) -> dict[str, Any]:
                 if not session:
                     raise Failed("the writer of records ended")
                 shown = [sys.executable, "-m", "pincer_trace", "monitor", session]
-                screen = _Screen(shown, bench.env, rows, columns)
+                screen = Screen(shown, bench.env, rows, columns)
                 try:
                     painted = screen.watch(_PATIENCE, "decisions")
                     if painted is None:
