@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import select
 import time
-from _thread import start_new_thread
+from _thread import allocate_lock, start_new_thread
 
 from pincer_trace.errors import UserError
 from pincer_trace.ui.pane import Pane
@@ -53,6 +53,7 @@ class Notices:
         self._lines = float(_BURST)
         self._filled = time.monotonic()
         self._left_out = 0
+        self._opening = allocate_lock()  # one thread at a time
         if pane is not None:
             self._open_at = time.monotonic() + (0.0 if options.ui == "tmux" else _PANE_AFTER)
 
@@ -82,9 +83,10 @@ class Notices:
             self._open()
 
     def question(self, text: str) -> None:
-        """Somebody waits for an answer."""
-        self._open()
-        if self._pane is None and self._speaks and _may_be_told():
+        """Somebody waits for an answer: a pane that a person has closed meanwhile is opened again."""
+        if self._pane is not None:
+            self._open()
+        elif self._speaks and _may_be_told():
             say(text)
 
     def denial(self, text: str) -> None:
@@ -105,14 +107,17 @@ class Notices:
 
     def _open(self) -> None:
         """Beside the front's loop: the tmux server may take its time."""
-        if self._open_at:
-            self._open_at = 0.0
+        self._open_at = 0.0
+        if self._opening.acquire(blocking=False):
             start_new_thread(self._ask_for_pane, ())
 
     def _ask_for_pane(self) -> None:
         """Where it cannot be opened, lines have to do."""
         pane = self._pane
-        reason = pane.open(self._session.path) if pane is not None else ""
+        try:
+            reason = pane.open(self._session.path) if pane is not None else ""
+        finally:
+            self._opening.release()
         if reason:
             self._pane = None
             self.denial(f"no pane below: {reason}; in another terminal: pincer-trace monitor{self._session.elsewhere}")

@@ -24,6 +24,7 @@ class Pane:
         self._program = program
         self._socket = socket
         self._ours = ours
+        self._opened = ""  # the pane that was opened last
 
     @classmethod
     def find(cls, environ: Mapping[str, str]) -> tuple[Pane | None, str]:
@@ -46,7 +47,9 @@ class Pane:
         return cls(program, socket, ours), ""
 
     def open(self, session: str) -> str:
-        """Open it, for the session's directory; why that cannot be, or nothing. Waits for the server's answer."""
+        """Open it for the session's directory, unless it is open; why that cannot be, or nothing. Takes a while."""
+        if self._opened and self._opened in self._ask("list-panes", "-a", "-F", "#{pane_id}")[1].split():
+            return ""
         status, told = self._ask("display-message", "-p", "-t", self._ours, "#{pane_tty} #{pane_height}")
         terminal, _, height = told.strip().partition(" ")
         if status or not height.isdecimal():
@@ -61,8 +64,12 @@ class Pane:
         size = "12" if int(height) >= 2 * _LEAST else "8"
         isolation = "-I" if sys.flags.isolated else "-P"
         words = [sys.executable, isolation, "-m", "pincer_trace", "monitor", "--compact", session]
-        status, told = self._ask("split-window", "-d", "-v", "-l", size, "-t", self._ours, "-c", "/", *words)
-        return f"tmux says: {_first(told)}" if status else ""
+        opens = ["split-window", "-d", "-v", "-P", "-F", "#{pane_id}", "-l", size, "-t", self._ours, "-c", "/"]
+        status, told = self._ask(*opens, *words)
+        if status:
+            return f"tmux says: {_first(told)}"
+        self._opened = told.strip()
+        return ""
 
     def _ask(self, *words: str) -> tuple[int, str]:
         """(exit status, what it says). Nothing that it says may be from a file name: only of panes."""

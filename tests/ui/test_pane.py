@@ -52,6 +52,20 @@ def test_a_person_sees_the_question_below_and_answers_it_there(runner: support.R
         assert (runner.work / "asked").read_text() == "one\n"
 
 
+def test_a_pane_that_was_closed_comes_back_with_the_next_question(runner: support.Runner) -> None:
+    with Screen(runner, 100, 44) as screen:
+        screen.type(line(runner, "read word; echo one > asked; echo end=$?", "--confirm", "ask"))
+        screen.see("running", BELOW)
+        screen.tmux("kill-pane", "-t", BELOW)
+        screen.type("go")
+        screen.see("asked", BELOW)
+        screen.tmux("select-pane", "-t", BELOW)
+        screen.keys("1")
+        screen.see("d deny", BELOW)
+        screen.keys("d")
+        screen.see("end=1", ABOVE)
+
+
 def test_a_short_command_opens_none_and_a_long_one_does(runner: support.Runner) -> None:
     with Screen(runner, 100, 44) as screen:
         screen.type(line(runner, "echo made > file") + "; tmux list-panes | wc -l | sed s/^/panes=/")
