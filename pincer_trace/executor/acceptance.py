@@ -40,7 +40,7 @@ class Acceptance:
 
     def __init__(self, keys: Keys, program: bytes) -> None:
         self._keys = keys
-        self._macs = {LEFT: keys.left, RIGHT: keys.right}
+        self._tags = {LEFT: keys.left.tag, RIGHT: keys.right.tag}
         self._program = program
         self._used: set[bytes] = set()
         self._before: set[bytes] = set()  # the ids of the window before
@@ -93,7 +93,7 @@ class Acceptance:
         if shares and not isinstance(shares, (tuple, list)):
             raise Rejected(codes.BAD_SHARE, "these are no votes")
         for share in shares or ():
-            if type(share) is not Share or type(share.by) is not str or share.by not in self._macs:
+            if type(share) is not Share or type(share.by) is not str or share.by not in self._tags:
                 raise Rejected(codes.BAD_SHARE, "a vote is by nobody who votes")
             if share.by in found:
                 raise Rejected(codes.DUPLICATE_SHARE, f"two votes are by the {share.by} evaluator")
@@ -107,7 +107,7 @@ class Acceptance:
         try:
             sizes = (len(share.action), len(share.program), len(share.digest), len(share.mac))
             formed = sizes == _SIZES and type(share.action) is bytes
-            genuine = formed and compare_digest(self._macs[share.by].tag(share.message()), share.mac)
+            genuine = formed and compare_digest(self._tags[share.by](share.message()), share.mac)
         except (struct.error, KeyError, TypeError, AttributeError):
             genuine = False
         if not genuine:

@@ -52,12 +52,15 @@ def commit(
     if c.authority.intent is not None:
         every = _consulted(c, task, effect, target, every, mode, arguments, extra or {})
     claims = [judgement.claim for judgement in every]
-    arguments = (c.identity.in_force, *arguments)
+    arguments = c.identity.in_force, *arguments
     preview = Request.of(c.origin, task.subject, effect, claims, flags=flags, mode=mode, arguments=arguments)
     request = _own(preview, every)
-    weakest = every[0]
-    if weakest.verdict != CONFIRM and len(every) > 1:
-        weakest = next((judgement for judgement in every if judgement.verdict == CONFIRM), weakest)
+    weakest, asked = every[0], False
+    for judgement in every:
+        if judgement.verdict == CONFIRM and weakest.verdict != CONFIRM:
+            weakest = judgement
+        if judgement.asked:
+            asked = True
     grants = c.authority.confirm(every) if weakest.verdict == CONFIRM else None
     for attempt in range(_ATTEMPTS):
         action = artifact.action_id()
@@ -76,7 +79,7 @@ def commit(
     if grants is not None:
         extra = {**(extra or {}), "confirmed": grants or "auto"}
     facts: Sequence[Row] = ()
-    if any(judgement.asked for judgement in every):
+    if asked:
         facts = told(effect, target.path, [(one.claim.effect, one.claim.path, one.asked) for one in every])
     return c.authority.intend(task, effect, target, weakest, action, shares[0].digest, extra, facts)
 
@@ -122,12 +125,15 @@ def _consulted(
 
 def _are_there(judged: Sequence[Judgement]) -> bool:
     """Whether every entry that is to be removed, moved or replaced still holds the object that was judged."""
+    seen: dict[tuple[int, bytes], os.stat_result | None] = {}  # both ends of a move are about one entry
     for judgement in judged:
         target = judgement.target
         if target.found is None or target.parent < 0 or target.lies or target.descriptor >= 0:
             continue
-        parent, name = target.moved or (target.parent, target.name)
-        found = look(parent, name)
+        entry = target.moved or (target.parent, target.name)
+        if entry not in seen:
+            seen[entry] = look(*entry)
+        found = seen[entry]
         if found is None or not os.path.samestat(found, target.found):
             return False
     return True

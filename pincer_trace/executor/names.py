@@ -15,7 +15,7 @@ from pincer_trace.effects import CREATE, LINK, MKDIR, MKNOD, READ, RENAME, RMDIR
 from pincer_trace.executor.arrivals import Arrival, is_place
 from pincer_trace.executor.commit import commit
 from pincer_trace.executor.outcome import Outcome
-from pincer_trace.executor.refusals import DOTS, Entry, refuse_removal, refuse_rename
+from pincer_trace.executor.refusals import Entry, refuse_removal, refuse_rename
 from pincer_trace.gateway.gitconfig import ConfigWitness
 from pincer_trace.gateway.request import Claim
 from pincer_trace.gateway.resolve import MARK, join, live_name, look
@@ -60,34 +60,45 @@ class Names:
             "linkat": lambda _i, task, a: self._link(task, a[0], a[1], a[2], a[3], a[4] & 0xFFFFFFFF),
         }
 
-    def _parent(self, task: Task, dirfd: int, address: int) -> tuple[int, bytes]:
-        return self._c.resolver.parent(task, dirfd, self._c.tasks.read_path(task, address))
+    def _entry(self, task: Task, dirfd: int, address: int) -> Entry:
+        """The name at `address`, its directory pinned and the caller's to close. Raises OSError, Forbidden."""
+        c = self._c
+        path = c.tasks.read_path(task, address)
+        return Entry(*c.resolver.parent(task, dirfd, path), is_root=not path.strip(b"/"))
 
-    def _target(
-        self, parent: int, name: bytes, found: os.stat_result | None, above: os.stat_result | None = None
-    ) -> Target:
-        path = join(self._c.resolver.path_of(parent), name)
-        return Target(path, parent=parent, name=name.rstrip(b"/"), found=found, above_found=above)
+    def _new(self, task: Task, dirfd: int, address: int) -> Entry:
+        """The same of a name that is not taken. Raises OSError EEXIST when it is, ENOENT in a removed directory."""
+        entry = self._entry(task, dirfd, address)
+        try:
+            entry.look()
+            if entry.is_dots or entry.found is not None:
+                raise OSError(errno.EEXIST, entry.name)
+            if entry.too_long:
+                raise OSError(errno.ENAMETOOLONG, entry.name)
+            if entry.above.st_nlink == 0:
+                raise OSError(errno.ENOENT, entry.name)
+        except BaseException:
+            os.close(entry.parent)
+            raise
+        return entry
+
+    def _target(self, entry: Entry, found: os.stat_result | None) -> Target:
+        """What is done to that name, where it holds `found`, or will hold it."""
+        if not entry.directory:
+            entry.directory = self._c.resolver.path_of(entry.parent)
+        path = join(entry.directory, entry.bare)
+        return Target(path, parent=entry.parent, name=entry.bare, found=found, above_found=entry.above)
 
     # -- making ----------------------------------------------------------------------------------------------
 
-    def _absent(self, parent: int, name: bytes) -> os.stat_result:
-        """The directory. Raises OSError EEXIST when the name is taken, ENOENT when its directory was removed."""
-        if name.rstrip(b"/") in DOTS or look(parent, name.rstrip(b"/")) is not None:
-            raise OSError(errno.EEXIST, name)
-        above = os.fstat(parent)
-        if above.st_nlink == 0:
-            raise OSError(errno.ENOENT, name)
-        return above
-
     def _mkdir(self, task: Task, dirfd: int, address: int, mode: int) -> int:
         c = self._c
-        parent, name = self._parent(task, dirfd, address)
+        entry = self._new(task, dirfd, address)
+        parent, name = entry.parent, entry.name
         try:
-            above = self._absent(parent, name)
-            if c.resolver.in_procfs(above.st_dev):  # which makes no names: the kernel says with which errno
+            if c.resolver.in_procfs(entry.above.st_dev):  # which makes no names: the kernel says with which errno
                 os.mkdir(name, mode & 0o7777, dir_fd=parent)
-            target = self._target(parent, name, None, above)
+            target = self._target(entry, None)
             decision = c.authority.demand(task, MKDIR, target)
             mask = c.identity.take_mask(c.tasks, task)
             sequence = commit(c, task, MKDIR, target, decision, mode=mode & 0o7777, arguments=(mask,))
@@ -105,14 +116,14 @@ class Names:
             raise OSError(errno.EPERM, "mknod")
         if kind not in (0, stat.S_IFREG, stat.S_IFIFO, stat.S_IFSOCK, stat.S_IFCHR, stat.S_IFBLK):
             raise OSError(errno.EINVAL, "mknod")
-        parent, name = self._parent(task, dirfd, address)
+        entry = self._new(task, dirfd, address)
+        parent, name = entry.parent, entry.name
         try:
-            above = self._absent(parent, name)
             if name.endswith(b"/"):
                 raise OSError(errno.ENOENT, name)
-            if c.resolver.in_procfs(above.st_dev):
+            if c.resolver.in_procfs(entry.above.st_dev):
                 os.mknod(name, mode & 0o177777, 0, dir_fd=parent)
-            target = self._target(parent, name, None, above)
+            target = self._target(entry, None)
             effect = CREATE if kind in (0, stat.S_IFREG) else MKNOD
             if kind in (stat.S_IFCHR, stat.S_IFBLK) and device & 0xFFFFFFFF:  # device 0 is overlayfs's whiteout
                 raise OSError(errno.EPERM, name)  # no worker has CAP_MKNOD; we do not lend ours
@@ -132,12 +143,12 @@ class Names:
         text = c.tasks.read_path(task, text_address)
         if not text:
             raise OSError(errno.ENOENT, "symlink")
-        parent, name = self._parent(task, dirfd, address)
+        entry = self._new(task, dirfd, address)
+        parent, name = entry.parent, entry.name
         try:
-            above = self._absent(parent, name)
             if name.endswith(b"/"):
                 raise OSError(errno.ENOENT, name)
-            target = self._target(parent, name, None, above)
+            target = self._target(entry, None)
             target.manner = f"leading to {named(text)}"
             decision = c.authority.demand(task, SYMLINK, target)
             arrival = Arrival(c, task)
@@ -168,15 +179,15 @@ class Names:
             source = c.resolver.pin(task, olddirfd, source_path, follow=bool(flags & libc.AT_SYMLINK_FOLLOW))
         try:
             found = os.fstat(source)
-            parent, name = self._parent(task, newdirfd, new)
-            above = self._absent(parent, name)
+            entry = self._new(task, newdirfd, new)
+            parent, name = entry.parent, entry.name
             if name.endswith(b"/"):
                 raise OSError(errno.ENOENT, name)
             if stat.S_ISDIR(found.st_mode):
                 raise OSError(errno.EPERM, "link of a directory")
-            if found.st_dev != above.st_dev:
+            if found.st_dev != entry.above.st_dev:
                 raise OSError(errno.EXDEV, "link")
-            target = self._target(parent, name, found, above)
+            target = self._target(entry, found)
             target.descriptor = source
             target.arrives = True
             c.authority.about(LINK, target)
@@ -203,9 +214,9 @@ class Names:
                 if stat.S_ISLNK(found.st_mode) and not source_path:
                     libc.linkat(source, b"", parent, name, libc.AT_EMPTY_PATH)
                 elif stat.S_ISLNK(found.st_mode):
-                    source_parent, source_name = self._parent(task, olddirfd, old)
-                    held = os.stat(source_name, dir_fd=source_parent, follow_symlinks=False)
-                    if (held.st_dev, held.st_ino) != (found.st_dev, found.st_ino):
+                    source_parent, source_name = c.resolver.parent(task, olddirfd, c.tasks.read_path(task, old))
+                    held = look(source_parent, source_name)
+                    if held is None or not os.path.samestat(held, found):
                         raise OSError(errno.ENOENT, source_name)
                     libc.linkat(source_parent, source_name, parent, name, 0)
                 else:
@@ -227,29 +238,30 @@ class Names:
         c = self._c
         if flags & ~libc.AT_REMOVEDIR:
             raise OSError(errno.EINVAL, "unlinkat")
-        path = c.tasks.read_path(task, address)
-        if path and flags & libc.AT_REMOVEDIR and not path.strip(b"/"):
-            raise OSError(errno.EBUSY, path)  # the root
-        parent, name = c.resolver.parent(task, dirfd, path)
+        entry = self._entry(task, dirfd, address)
+        parent, name = entry.parent, entry.name
         try:
-            bare = name.rstrip(b"/")
-            found = None if bare in DOTS else look(parent, bare)
+            entry.look()
+            found = entry.found
             directory = bool(flags & libc.AT_REMOVEDIR)
-            above = os.fstat(parent)
-            if c.resolver.in_procfs(above.st_dev):
+            if entry.is_root and directory:
+                raise OSError(errno.EBUSY, name)
+            if entry.too_long:
+                raise OSError(errno.ENAMETOOLONG, name)
+            if c.resolver.in_procfs(entry.above.st_dev):
                 _remove(parent, name, directory)  # the kernel refuses, each case with its own errno
             if found is None or stat.S_ISDIR(found.st_mode) != directory or (name.endswith(b"/") and not directory):
                 refuse_removal(c.identity, parent, name, found, flags)
-            if directory and found.st_nlink > 2 and _has_entries(parent, bare):
+            if directory and found.st_nlink > 2 and _has_entries(parent, entry.bare):
                 raise OSError(errno.ENOTEMPTY, name)
             effect = RMDIR if directory else UNLINK
-            target = self._target(parent, name, found, above)
+            target = self._target(entry, found)
             gone = is_place(c, target)
             decision = c.authority.demand(task, effect, target)
             sequence = commit(c, task, effect, target, decision, flags=flags)
             with Outcome(c, sequence) as outcome:
                 _remove(parent, name, directory)
-                outcome.look_at(parent, bare)
+                outcome.look_at(parent, entry.bare)
                 c.provenance.forget(found)
                 if gone:
                     c.provenance.vacate(target.path)
@@ -276,14 +288,14 @@ class Names:
             flags & libc.RENAME_EXCHANGE and flags & (libc.RENAME_NOREPLACE | libc.RENAME_WHITEOUT)
         ):
             raise OSError(errno.EINVAL, "renameat2")
-        old_path = c.tasks.read_path(task, old)
-        source, source_name = c.resolver.parent(task, olddirfd, old_path)
-        goal = -1
+        entry = self._entry(task, olddirfd, old)
+        source, source_name, goal = entry.parent, entry.name, -1
         witness = None
         try:
-            new_path = c.tasks.read_path(task, new)
-            goal, goal_name = self._second_parent(task, source, olddirfd, old_path, newdirfd, new_path)
-            entry, onto = Entry(source, source_name), Entry(goal, goal_name)
+            onto = self._entry(task, newdirfd, new)
+            goal, goal_name = onto.parent, onto.name
+            entry.look()
+            onto.look()
             found, replaced = entry.found, onto.found
             if found is None or self._is_refused(entry, found, onto, flags):
                 refuse_rename(c.identity, entry, onto, flags)
@@ -291,10 +303,10 @@ class Names:
                 return 0  # two names of one file: rename(2) does nothing
             if flags & libc.RENAME_WHITEOUT:
                 raise OSError(errno.EPERM, "RENAME_WHITEOUT")
-            origin = self._target(source, source_name, found)
-            destination = self._target(goal, goal_name, replaced)
-            arriving = self._target(goal, goal_name, found)
-            arriving.comes_from(source, source_name.rstrip(b"/"))
+            origin = self._target(entry, found)
+            destination = self._target(onto, replaced)
+            arriving = self._target(onto, found)
+            arriving.comes_from(source, entry.bare)
             c.authority.about(RENAME, arriving, "exchanging the two" if flags & libc.RENAME_EXCHANGE else "")
             ends = [(origin, destination, found)]
             if flags & libc.RENAME_EXCHANGE and replaced is not None:
@@ -304,7 +316,7 @@ class Names:
             else:
                 if stat.S_ISREG(found.st_mode) and not flags & libc.RENAME_EXCHANGE:
                     witness = ConfigWitness(source, source_name, found, goal, goal_name)
-                judged = self._judge_ends(task, origin, destination, arriving, flags, witness)
+                judged = self._judge_ends(task, (origin, destination, arriving), entry, flags, witness)
                 judged += self._judge_reading(task, found, origin, destination)
             arrival = Arrival(c, task)
             for here, there, what in ends:
@@ -326,7 +338,7 @@ class Names:
             with Outcome(c, sequence) as outcome:
                 if not all(stat.S_ISREG(what.st_mode) for _, _, what in ends):
                     c.reads.moved()  # before: whatever fails from here on, nothing goes by an old name
-                leaves = not os.path.samestat(os.fstat(source), os.fstat(goal))
+                leaves = not os.path.samestat(entry.above, onto.above)
                 owned = leaves and c.authority.is_own(origin)
                 if flags:
                     libc.renameat2(source, source_name, goal, goal_name, flags)
@@ -334,7 +346,7 @@ class Names:
                     _move_to_nothing(source, source_name, goal, goal_name)
                 else:
                     os.rename(source_name, goal_name, src_dir_fd=source, dst_dir_fd=goal)
-                outcome.look_at(goal, goal_name.rstrip(b"/"), found)
+                outcome.look_at(goal, onto.bare, found)
                 for path in gone:
                     c.provenance.vacate(path)
                 arrival.settle()
@@ -350,22 +362,12 @@ class Names:
             if goal >= 0:
                 os.close(goal)
 
-    def _second_parent(
-        self, task: Task, source: int, olddirfd: int, old_path: bytes, newdirfd: int, new_path: bytes
-    ) -> tuple[int, bytes]:
-        """The other end's parent; most renames stay in one directory, which is walked once."""
-        cut, old_cut = new_path.rfind(b"/") + 1, old_path.rfind(b"/") + 1
-        name = new_path[cut:]
-        if name and olddirfd == newdirfd and new_path[:cut] == old_path[:old_cut] and old_cut < len(old_path):
-            return os.dup(source), name
-        return self._c.resolver.parent(task, newdirfd, new_path)
-
     def _is_refused(self, source: Entry, found: os.stat_result, goal: Entry, flags: int) -> bool:
         """Whether the kernel is certain to refuse: then nothing needs judging."""
         if goal.is_dots or goal.too_long:
             return True
-        above, replaced = os.fstat(goal.parent), goal.found
-        if os.fstat(source.parent).st_dev != above.st_dev or not above.st_nlink:  # a removed directory takes no names
+        above, replaced = goal.above, goal.found
+        if source.above.st_dev != above.st_dev or not above.st_nlink:  # a removed directory takes no names
             return True
         if flags & libc.RENAME_NOREPLACE and replaced is not None:
             return True
@@ -379,20 +381,20 @@ class Names:
     def _judge_ends(
         self,
         task: Task,
-        origin: Target,
-        destination: Target,
-        arriving: Target,
+        ends: tuple[Target, Target, Target],
+        entry: Entry,
         flags: int,
         witness: ConfigWitness | None,
     ) -> list[Judgement]:
         """The name that goes, the name that comes, what that overwrites, and the content that appears there."""
         demand = self._c.authority.demand
+        origin, destination, arriving = ends
         leaves = demand(task, RENAME, origin)
         judged = [demand(task, RENAME, arriving, witness), demand(task, WRITE, arriving, witness), leaves]
         if destination.found is not None:
             judged.append(demand(task, RENAME if flags & libc.RENAME_EXCHANGE else UNLINK, destination, witness))
         if flags & libc.RENAME_EXCHANGE and destination.found is not None:
-            back = self._target(origin.parent, origin.name, destination.found)
+            back = self._target(entry, destination.found)
             back.comes_from(destination.parent, destination.name)
             judged += (demand(task, RENAME, back), demand(task, WRITE, back))
         return judged

@@ -24,23 +24,30 @@ _LEVELS = 1300  # of directories that a path can name
 
 
 class Entry:
-    """A name in a pinned directory as a call has it, perhaps with a trailing slash, and what it holds.
+    """A name in a pinned directory as a call has it, perhaps with a trailing slash; `found` is what it holds.
 
-    Raises OSError when that cannot be told: then nothing is done.
+    `above` is the directory and `directory` its path, empty where that was not asked for yet; the pin is the maker's to
+    close.
     """
 
-    __slots__ = ("directory", "found", "is_dots", "name", "parent", "too_long")
+    __slots__ = ("above", "bare", "directory", "found", "is_dots", "is_root", "name", "parent", "too_long")
 
-    def __init__(self, parent: int, name: bytes) -> None:
+    def __init__(self, parent: int, name: bytes, *, is_root: bool = False) -> None:
         self.parent = parent
         self.name = name
-        bare = name.rstrip(b"/")
-        self.is_dots = bare in DOTS
+        self.bare = name.rstrip(b"/")
+        self.directory = b""
+        self.is_root = is_root
+        self.is_dots = self.bare in DOTS
         self.too_long = False
         self.found: os.stat_result | None = None
+
+    def look(self) -> None:
+        """See what it holds. Raises OSError when that cannot be told: then nothing is done."""
+        self.above = os.fstat(self.parent)
         if not self.is_dots:
             try:
-                self.found = look(parent, bare)
+                self.found = look(self.parent, self.bare)
             except OSError as error:
                 if error.errno != errno.ENAMETOOLONG:
                     raise

@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 MAGIC = b"pincer-trace request 1\0"
 _COUNT = struct.Struct(">I")
 _SUBJECT = struct.Struct(">QQQQ")
-_NUMBERS = struct.Struct(">QQ")
-_INTEGER = struct.Struct(">cq")
-_OBJECT = struct.Struct(">QQ?QQIqq")
-_ABSENT = (False, 0, 0, 0, 0, 0)
+_numbers = struct.Struct(">QQI").pack  # flags, mode, how many arguments
+_integer = struct.Struct(">cq").pack
+_object = struct.Struct(">QQ?QQIqq").pack
 _count = _COUNT.pack
 
 
@@ -75,21 +74,15 @@ class Claim:
     def data(self) -> bytes:
         """The canonical bytes."""
         if not self._data:
-            found = self.found
+            path, name, found = self.path, self.name, self.found
+            device, inode = self.place
             if found is None:
-                numbers = _OBJECT.pack(*self.place, *_ABSENT)
+                numbers = _object(device, inode, False, 0, 0, 0, 0, 0)
             else:
-                directory = stat.S_ISDIR(found.st_mode)
-                numbers = _OBJECT.pack(
-                    *self.place,
-                    True,
-                    found.st_dev,
-                    found.st_ino,
-                    stat.S_IFMT(found.st_mode),
-                    0 if directory else found.st_ctime_ns,
-                    0 if directory else found.st_size,
-                )
-            path, name = self.path, self.name
+                kind, changed, size = stat.S_IFMT(found.st_mode), 0, 0
+                if kind != stat.S_IFDIR:
+                    changed, size = found.st_ctime_ns, found.st_size
+                numbers = _object(device, inode, True, found.st_dev, found.st_ino, kind, changed, size)
             self._data = b"".join((_word(self.effect), _count(len(path)), path, _count(len(name)), name, numbers))
         return self._data
 
@@ -121,10 +114,10 @@ class Request:
 
         `flags` and `mode` are as the call has them, `arguments` what else it performs with: owners, times, texts.
         """
-        tail = [_NUMBERS.pack(flags & 0xFFFFFFFFFFFFFFFF, mode), _count(len(arguments))]
+        tail = [_numbers(flags & 0xFFFFFFFFFFFFFFFF, mode, len(arguments))]
         for argument in arguments:
             if isinstance(argument, int):
-                tail.append(_INTEGER.pack(b"i", argument))
+                tail.append(_integer(b"i", argument))
             else:
                 tail += (b"b", _count(len(argument)), argument)
         return cls(origin + subject + _word(effect), claims, b"".join(tail))

@@ -9,7 +9,8 @@ from __future__ import annotations
 from _hashlib import openssl_sha256  # `hashlib` is this and a millisecond of imports
 
 MEMBER = b',"chain":"'  # in front of the digest, at the end of each line
-TAIL = len(MEMBER) + 64 + len(b'"}\n')
+END = b'"}\n'  # behind it
+TAIL = len(MEMBER) + 64 + len(END)
 
 
 def genesis(session_id: str) -> bytes:

@@ -18,7 +18,7 @@ from _thread import allocate_lock
 from errno import EIO, ENOSPC, errorcode
 from time import time
 
-from pincer_trace.ledger.chain import genesis, link
+from pincer_trace.ledger.chain import END, MEMBER, genesis, link
 from pincer_trace.ledger.encode import encode, quote, quote_bytes
 from pincer_trace.paths import counted
 
@@ -317,11 +317,13 @@ class Ledger:
         if self._torn:
             self.unrecorded += 1
             raise LedgerFull(self._torn)
-        seq, chain, line = self._next, self._chain, b""
+        seq, chain = self._next, self._chain
+        parts: list[bytes] = []
         for number, body in enumerate(bodies, seq):
-            text = b'{"seq":%d,%b' % (number, body.encode("ascii"))
+            text = f'{{"seq":{number},{body}'.encode("ascii")
             chain = link(chain, text)
-            line += b'%b,"chain":"%b"}\n' % (text, chain.hex().encode("ascii"))
+            parts += (text, MEMBER, chain.hex().encode("ascii"), END)
+        line = b"".join(parts)
         try:
             written = os.write(self._fd, line)
         except OSError as error:

@@ -16,7 +16,7 @@ from pincer_trace.profile import DENY
 from pincer_trace.profile.model import STRICTNESS
 
 LEFT, RIGHT, INTENT = "left", "right", "intent"
-_SHARE = struct.Struct(">21sB16s32s32sQB")
+_SHARE = struct.Struct(">21sB16s32s32sQB").pack
 _LABEL = b"pincer-trace share 1\0"
 _ids: list[bytes] = []  # drawn already: one system call for many
 _AT_ONCE = 64
@@ -86,16 +86,17 @@ class Mac:
         key = key.ljust(_BLOCK, b"\0")
         self._inner = openssl_sha256(bytes(byte ^ 0x36 for byte in key))
         self._outer = openssl_sha256(bytes(byte ^ 0x5C for byte in key))
-        self._message = b""
+        self._message: bytes | None = None
         self._tag = b""
 
     def tag(self, message: bytes) -> bytes:
         """32 bytes."""
-        if message != self._message or not self._tag:
-            inner, outer = self._inner.copy(), self._outer.copy()
-            inner.update(message)
-            outer.update(inner.digest())
-            self._message, self._tag = message, outer.digest()
+        if message == self._message:
+            return self._tag
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(message)
+        outer.update(inner.digest())
+        self._message, self._tag = message, outer.digest()
         return self._tag
 
 
@@ -118,12 +119,10 @@ class Share:
     @classmethod
     def sign(cls, key: Mac, by: str, action: bytes, program: bytes, digest: bytes, time: int, verdict: str) -> Share:
         """A vote under this evaluator's key."""
-        share = cls(by, action, program, digest, time, verdict, b"")
-        share.mac = key.tag(share.message())
-        return share
+        message = _SHARE(_LABEL, _BY[by], action, program, digest, time, STRICTNESS[verdict])
+        return cls(by, action, program, digest, time, verdict, key.tag(message))
 
     def message(self) -> bytes:
         """What the MAC is over. Raises struct.error, KeyError, TypeError where a field is none."""
-        return _SHARE.pack(
-            _LABEL, _BY[self.by], self.action, self.program, self.digest, self.time, STRICTNESS[self.verdict]
-        )
+        verdict = STRICTNESS[self.verdict]
+        return _SHARE(_LABEL, _BY[self.by], self.action, self.program, self.digest, self.time, verdict)

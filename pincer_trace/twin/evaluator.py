@@ -56,8 +56,9 @@ class Evaluator:
 
     def vote(self, action: bytes, request: Request, time: int) -> Share:
         """The strictest verdict on the claims of `request`, signed: deny where it has not judged one of them."""
-        ballot, verdict = self._ballot, ALLOW if request.claims else DENY
-        for claim in request.claims:
+        ballot, claims = self._ballot, request.claims
+        verdict = ALLOW if claims else DENY
+        for claim in claims:
             judged = ballot.get(claim, DENY)
             if judged != ALLOW:
                 verdict = strictest(verdict, judged)
