@@ -18,7 +18,7 @@ from pincer_trace.effects import CHANGES, EXEC, READ
 from pincer_trace.kernel import procfs
 from pincer_trace.paths import is_inside
 from pincer_trace.profile import ALLOW, Facts
-from pincer_trace.profile.globs import matches
+from pincer_trace.profile.globs import matcher, matches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -158,58 +158,100 @@ class Aliases:
 
     def _scan(self, effects: frozenset[str]) -> dict[tuple[int, int], bytes]:
         known: dict[tuple[int, int], bytes] = {}
-        seen = set()
+        # What begins alike up to its first `**` is looked for in one walk, which may be that of a whole work tree.
+        tails: dict[Components, list[Components]] = {}
         for rule in self._profile.rules:
             components = tuple(rule.components)
-            if rule.verdict == ALLOW or not rule.effects & effects or components in seen:
+            if rule.verdict == ALLOW or not rule.effects & effects:
                 continue
-            seen.add(components)
             if components and components[0] is not None and components[0] not in _OTHER_WORLDS:
-                for path, found in self._below(b"", components):
-                    if found.st_nlink > 1:
-                        known.setdefault((found.st_dev, found.st_ino), path)
+                cut = components.index(None) + 1 if None in components else len(components)
+                tails.setdefault(components[:cut], []).append(components[cut:])
+        for head, ends in tails.items():
+            for path, found in self._below(b"", head, tuple(dict.fromkeys(ends))):
+                if found.st_nlink > 1:
+                    known.setdefault((found.st_dev, found.st_ino), path)
         for real, name in self.moved:
             for _, found in self._file(real):
                 if found.st_nlink > 1:
                     known.setdefault((found.st_dev, found.st_ino), name)
         return known
 
-    def _below(self, directory: bytes, components: Components) -> Iterator[tuple[bytes, os.stat_result]]:
-        """The regular files below `directory` that `components` match, as (path, lstat)."""
+    def _below(
+        self, directory: bytes, components: Components, tails: tuple[Components, ...] = ()
+    ) -> Iterator[tuple[bytes, os.stat_result]]:
+        """The regular files below `directory` that `components` match, as (path, lstat).
+
+        Where `components` end with the only `**`, what comes behind it is one of `tails`.
+        """
         if not components:
             return
         first, rest = components[0], components[1:]
-        if isinstance(first, bytes):
-            yield from self._step(directory + b"/" + first, rest)
-            return
+        if first is None:
+            yield from self._everywhere(directory, tails or (rest,))
+        elif isinstance(first, bytes):
+            yield from self._step(directory + b"/" + first, rest, tails)
+        else:
+            for name, _ in self._listed(directory):
+                if matches((first,), b"/" + name):
+                    yield from self._step(directory + b"/" + name, rest, tails)
+
+    def _step(
+        self, path: bytes, rest: Components, tails: tuple[Components, ...] = ()
+    ) -> Iterator[tuple[bytes, os.stat_result]]:
+        if all(component is None for component in rest) and (not rest or not tails or () in tails):
+            yield from self._file(path)  # `**` also matches nothing
+        if rest:
+            yield from self._below(path, rest, tails)
+
+    def _everywhere(self, top: bytes, tails: tuple[Components, ...]) -> Iterator[tuple[bytes, os.stat_result]]:
+        """The same of what one of `tails` matches at any depth below `top`; links to directories are not followed.
+
+        Of most names it is told by their first or last bytes alone that none of the tails begins with them.
+        """
+        every = () in tails
+        behind: dict[bytes, list[Components]] = {}
+        patterns = []
+        starts, ends = [], []
+        for tail in tails:
+            first = tail[0] if tail else None
+            if isinstance(first, bytes):
+                behind.setdefault(first, []).append(tail[1:])
+            elif first is not None:
+                patterns.append((matcher(first), tail[1:]))
+                if isinstance(first[-1], bytes):
+                    ends.append(first[-1])
+                else:
+                    starts.append(first[0] if isinstance(first[0], bytes) else b"")
+        begins, closes = tuple(starts), tuple(ends)
+        pending = [top]
+        while pending:
+            directory = pending.pop()
+            for name, is_directory in self._listed(directory):
+                if is_directory:
+                    pending.append(directory + b"/" + name)
+                if every:
+                    yield from self._file(directory + b"/" + name)
+                for rest in behind.get(name, ()):
+                    yield from self._step(directory + b"/" + name, rest)
+                if name.startswith(begins) or name.endswith(closes):
+                    for fits, rest in patterns:
+                        if fits(name):
+                            yield from self._step(directory + b"/" + name, rest)
+
+    def _listed(self, directory: bytes) -> list[tuple[bytes, bool]]:
+        """The names in `directory`, each with whether it is a directory; none once there were too many in all."""
+        if self._looked >= _LIMIT:
+            return []
         try:
             with os.scandir(directory or b"/") as entries:
                 names = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
         except OSError as error:
             if _hides_something(directory, error):
                 raise TooMany from error
-            return
+            return []
         self._looked += len(names)
-        if self._looked >= _LIMIT:
-            return
-        for name, is_directory in names:
-            path = directory + b"/" + name
-            if first is not None:
-                if matches((first,), b"/" + name):
-                    yield from self._step(path, rest)
-                continue
-            if is_directory:
-                yield from self._below(path, components)
-            if not rest:
-                yield from self._file(path)
-            elif matches((rest[0],), b"/" + name):
-                yield from self._step(path, rest[1:])
-
-    def _step(self, path: bytes, rest: Components) -> Iterator[tuple[bytes, os.stat_result]]:
-        if all(component is None for component in rest):  # `**` also matches nothing
-            yield from self._file(path)
-        if rest:
-            yield from self._below(path, rest)
+        return names
 
     def _file(self, path: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
         try:

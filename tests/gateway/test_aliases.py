@@ -8,6 +8,11 @@ import shutil
 
 import pytest
 
+from pincer_trace.gateway.aliases import Aliases
+from pincer_trace.paths import is_inside
+from pincer_trace.profile.globs import matches
+from pincer_trace.profile.model import PROTECTION
+
 AT = -100
 
 
@@ -207,3 +212,58 @@ def test_starting_a_program_with_two_names_looks_at_what_may_not_be_started_alon
     assert not [path for path in looked if path.endswith(b"/asked")]  # closed to changes alone
     assert bench.call("chmod", b"second", 0o700).succeeded
     assert [path for path in looked if path.endswith(b"/asked")]
+
+
+MANY = """
+[[rule]]
+protection = true
+effects = ["read"]
+paths = ["{workspace}/**/{.env,.env.*}", "{workspace}/**/keys/*", "{workspace}/keys/**", "{workspace}/**/a/**/[xy]?",
+         "{workspace}/**/*.pem", "{workspace}/de*/**/deep", "{workspace}/**/l/key", "{workspace}/exact"]
+verdict = "deny"
+reason = "secrets"
+
+[[rule]]
+effects = ["read"]
+paths = ["/**"]
+verdict = "allow"
+reason = "the rest"
+"""
+
+
+def test_the_search_finds_what_the_patterns_match_and_looks_once_into_each_directory(make_bench, work, monkeypatch):
+    """All patterns that hold for a whole tree are looked for in one walk of it."""
+    names = (".env", ".env.local", "env", "keys", "keyring.pem", "deep", "x1", "yy", "zz", "exact", ".pem", "key")
+    places = (".", "a", "a/b", "keys", "keys/keys", "den", "den/l", "other", "other/a/keys/deeper")
+    for place in places:
+        os.makedirs(place, exist_ok=True)
+    for place in places:
+        for name in names:
+            if not os.path.isdir(f"{place}/{name}"):
+                with open(f"{place}/{name}", "w") as file:
+                    file.write(place)
+                os.link(f"{place}/{name}", f"{place}/{name}-")
+    os.mkdir("linked")
+    os.symlink("../keys", "linked/keys")  # what a pattern names is followed
+    os.symlink("../keys", "linked/l")
+    os.symlink("../other", "linked/den")  # what only `**` passes is not
+    bench = make_bench(MANY)
+    top = os.fsencode(os.getcwd())
+    rules = [rule for rule in bench.profile.rules if rule.tier == PROTECTION]
+    expected = set()
+    for directory, _, files in os.walk(top):
+        for name in files:
+            found = os.lstat(directory + b"/" + name)
+            if any(matches(rule.components, directory + b"/" + name) for rule in rules):
+                expected.add((found.st_dev, found.st_ino))
+    for name in names:  # by way of the links at names that patterns have
+        found = os.lstat(f"keys/{name}")
+        if os.path.isfile(f"keys/{name}"):
+            expected.add((found.st_dev, found.st_ino))
+    looked: list[bytes] = []
+    listed = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: (looked.append(path), listed(path))[1])
+    known = Aliases(bench.profile)._scan(frozenset({"read"}))
+    assert {key for key, path in known.items() if is_inside(path, top)} == expected
+    assert len(expected) > 40
+    assert looked.count(top + b"/other/a/keys/deeper") <= 4  # of nine patterns: below /**, below a/**, in keys/
