@@ -10,8 +10,6 @@ import errno
 import gc
 import os
 import resource
-import signal
-import socket
 import sys
 import threading
 import time
@@ -34,6 +32,7 @@ from pincer_trace.gateway.request import origin
 from pincer_trace.gateway.resolve import STEPS, Forbidden, Resolver
 from pincer_trace.gateway.tasks import Impostor, Tasks, Unreadable
 from pincer_trace.kernel import fastpath, libc, procfs, table
+from pincer_trace.kernel.bare import send_descriptors, signal, socket
 from pincer_trace.kernel.detachment import detach
 from pincer_trace.kernel.notify import Gone, Listener
 from pincer_trace.kernel.placement import Placement
@@ -535,7 +534,7 @@ class Engine:
         try:
             with self._lock:
                 if descriptors:
-                    socket.send_fds(self._control, [data], descriptors)
+                    send_descriptors(self._control, data, descriptors)
                 else:
                     self._control.sendall(data)
         except OSError:

@@ -7,11 +7,10 @@ from __future__ import annotations
 import gc
 import os
 import select
-import signal
-import socket
 import sys
 
 from pincer_trace.errors import FAILURE, NOT_EXECUTABLE, UserError
+from pincer_trace.kernel.bare import receive_descriptors, signal, socket
 from pincer_trace.ui.notices import Notices, pane_for, say
 
 TYPE_CHECKING = False
@@ -125,12 +124,12 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
     for descriptor in options.pass_fd:
         if descriptor > 2:
             os.close(descriptor)
-    with ours:
-        try:
-            return _Front(engine, ours, session, notices, quiet=options.quiet).wait()
-        finally:
-            if companion is not None and options.leftover != "keep":
-                companion.end()
+    try:
+        return _Front(engine, ours, session, notices, quiet=options.quiet).wait()
+    finally:
+        if companion is not None and options.leftover != "keep":
+            companion.end()
+        ours.close()
 
 
 def _reserve(session_dir: str | None) -> str:
@@ -334,7 +333,7 @@ class _Front:
         return not select.select([self._worker], [], [], 0)[0]
 
     def _hear(self) -> int | None:
-        data, descriptors, _, _ = socket.recv_fds(self._control, 4096, 2)
+        data, descriptors = receive_descriptors(self._control, 4096, 2)
         if not data:
             return self._engine_died()
         self._pending += data

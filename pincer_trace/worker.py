@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import resource
-import signal
 
 from pincer_trace.errors import NOT_EXECUTABLE, NOT_FOUND, UserError
 from pincer_trace.executor import identity
 from pincer_trace.kernel import libc
+from pincer_trace.kernel.bare import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
 import threading
 
 from pincer_trace.kernel import libc, procfs
+from pincer_trace.kernel.bare import signal
 from pincer_trace.kernel.notify import ERESTARTSYS, Gone
 from pincer_trace.ledger import LedgerFull
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import fcntl
 import os
-import socket
 
 from pincer_trace.kernel import libc
+from pincer_trace.kernel.bare import receive_descriptors, send_descriptors, socket
 
 MAPS = frozenset({b"uid_map", b"gid_map", b"projid_map", b"setgroups"})
 _NS_GET_PARENT = 0xB702  # ioctl_ns(2)
@@ -40,16 +40,17 @@ def open_inside(tid: int, path: bytes, flags: int) -> int:
     namespace = os.open(f"/proc/{tid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
     try:
         ours, childs = socket.socketpair()
-        with ours, childs:
-            child = os.fork()
-            if child == 0:
+        try:
+            if os.fork() == 0:
                 _answer(childs, namespace, path, flags)
             childs.close()
-            data, descriptors, _, _ = socket.recv_fds(ours, 4, 1)
+            data, descriptors = receive_descriptors(ours, 4, 1)
+        finally:
+            ours.close()
+            childs.close()
     finally:
         os.close(namespace)
     if descriptors:
-        os.set_inheritable(descriptors[0], False)
         return descriptors[0]
     number = int.from_bytes(data, "little") or 5
     raise OSError(number, os.strerror(number))
@@ -59,7 +60,7 @@ def _answer(control: socket.socket, namespace: int, path: bytes, flags: int) -> 
     """In the child: enter, open, send, end. The engine's reaper takes the child."""
     try:
         libc.call("setns", namespace, _CLONE_NEWUSER)
-        socket.send_fds(control, [b"\0"], [os.open(path, flags)])
+        send_descriptors(control, b"\0", [os.open(path, flags)])
     except OSError as error:
         control.send((error.errno or 5).to_bytes(4, "little"))
     finally:

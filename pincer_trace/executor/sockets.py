@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 import stat
 import threading
 from _queue import SimpleQueue  # `queue` is this and a millisecond of imports
@@ -21,6 +20,7 @@ from pincer_trace.executor.identity import Identity
 from pincer_trace.executor.outcome import Outcome
 from pincer_trace.gateway.resolve import join
 from pincer_trace.kernel import libc
+from pincer_trace.kernel.bare import socket
 from pincer_trace.kernel.notify import Continue
 from pincer_trace.twin.target import Target
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import resource
-import signal
 
 from pincer_trace.kernel import libc
+from pincer_trace.kernel.bare import signal
 
 _NULL_STREAMS = (0, 1, 2)
 _HEEDED = {  # what cannot be ignored, what `wait` needs, and what the kernel sends for faults of our own

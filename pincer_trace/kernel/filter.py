@@ -115,12 +115,12 @@ def _condition(index: int, mask: int, value: int, equal: bool) -> pyseccomp.Arg:
 
 def load_filter(cache_directory: str | None) -> bytes:
     """The program for this machine, from the cache when a private one of this version is there (saves 50 ms)."""
-    import hashlib
+    from _hashlib import openssl_sha256
 
     from pincer_trace import __version__, cache
 
     with open(table.__file__, "rb") as source:
-        key = hashlib.sha256(b"%d %s %s" % (FORMAT, __version__.encode(), source.read())).hexdigest()
+        key = openssl_sha256(b"%d %s %s" % (FORMAT, __version__.encode(), source.read())).hexdigest()
     if cache_directory is not None:
         kept = cache.read(cache_directory, f"filter-{key}")
         if kept is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import struct
 
 from pincer_trace.kernel import table
 
@@ -206,10 +207,9 @@ class _Statx(ctypes.Structure):
     )
 
 
-class _FileHandle(ctypes.Structure):
-    """`struct file_handle`, with room for the largest one."""
-
-    _fields_ = (("size", ctypes.c_uint32), ("kind", ctypes.c_int), ("bytes", ctypes.c_ubyte * 128))
+_HANDLE = struct.Struct("=Ii")  # `struct file_handle`: size and kind, with room behind it for the largest one
+_HANDLE_ROOM = 128
+_NO_HANDLE = _HANDLE.pack(_HANDLE_ROOM, 0)
 
 
 def object_identity(directory: int, name: bytes = b"") -> bytes:
@@ -218,15 +218,16 @@ def object_identity(directory: int, name: bytes = b"") -> bytes:
     Of `name` in `directory` (not followed), or without a name of what the descriptor holds. Where a file system has no
     handles, its birth time. Raises OSError. See name_to_handle_at(2).
     """
-    handle = _FileHandle(128)
+    handle = ctypes.create_string_buffer(_NO_HANDLE, _HANDLE.size + _HANDLE_ROOM)
     mount = ctypes.c_int()
     try:
-        _plain("name_to_handle_at", directory, name, ctypes.byref(handle), ctypes.byref(mount), AT_EMPTY_PATH)
+        _plain("name_to_handle_at", directory, name, handle, ctypes.byref(mount), AT_EMPTY_PATH)
     except OSError as error:
         if error.errno not in (errno.EOPNOTSUPP, errno.EOVERFLOW):
             raise
         return b"%d" % birth_time(directory, name)
-    return bytes(handle.bytes[: handle.size])
+    data = handle.raw
+    return data[_HANDLE.size : _HANDLE.size + _HANDLE.unpack_from(data)[0]]
 
 
 _STATX_BTIME = 0x800

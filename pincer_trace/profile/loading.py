@@ -8,11 +8,11 @@ has no entry.
 from __future__ import annotations
 
 import errno
-import hashlib
 import marshal
 import os
 import stat
 import sys
+from _hashlib import openssl_sha256  # `hashlib` is this and a millisecond of imports
 
 from pincer_trace import __version__, effects, paths
 from pincer_trace.errors import UserError
@@ -206,11 +206,11 @@ class Cache:
             data, status = _read_regular(self._file(path, content), 64 * MAXIMUM_FILE, os.O_NOFOLLOW)
             if status.st_uid != os.geteuid() or status.st_mode & 0o077:
                 return None
-            if hashlib.sha256(data[32:]).digest() != data[:32]:
+            if openssl_sha256(data[32:]).digest() != data[:32]:
                 return None
             entry: Compiled = marshal.loads(data[32:])  # noqa: S302  ours alone, checked above
             for value, referrer, digest in entry[3]:
-                if hashlib.sha256(read(find(value, places, referrer))).digest() != digest:
+                if openssl_sha256(read(find(value, places, referrer))).digest() != digest:
                     return None
         except (OSError, ValueError, EOFError, TypeError, IndexError, UserError):
             return None
@@ -228,7 +228,7 @@ class Cache:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
                 with open(descriptor, "wb") as stream:
-                    stream.write(hashlib.sha256(data).digest() + data)
+                    stream.write(openssl_sha256(data).digest() + data)
                 os.rename(temporary, file)
             except OSError:
                 os.unlink(temporary)
@@ -246,7 +246,7 @@ class Cache:
 
     def _file(self, path: str, content: bytes) -> str:
         key = repr((FORMAT, __version__, sys.implementation.cache_tag, path, content))
-        return os.path.join(self._directory, hashlib.sha256(key.encode()).hexdigest())
+        return os.path.join(self._directory, openssl_sha256(key.encode()).hexdigest())
 
 
 def _expansions(places: Places) -> dict[str, list[tuple[bytes, Components]]]:
@@ -394,7 +394,7 @@ def digest_of_rows(settings: tuple[str, float], rows: list[Row]) -> bytes:
     for names, patterns, verdict, reason, _, when, exes, commands, protection in rows:
         globs_of = [[(name, text) for name, text, _, _ in group] for group in (patterns, exes, commands)]
         told.append((names, globs_of, verdict, reason, when, protection))
-    return hashlib.sha256(repr((FORMAT, settings, told)).encode("utf-8", "surrogateescape")).digest()
+    return openssl_sha256(repr((FORMAT, settings, told)).encode("utf-8", "surrogateescape")).digest()
 
 
 def _digest(
@@ -407,7 +407,7 @@ def _digest(
     """The digest of the compiled profile: its rows, and all that makes rules of them."""
     options = (overlay.allow_write, overlay.protect, overlay.allow_net) if overlay else ([], [], [])
     values = [(name, [text for text, _ in found]) for name, found in expansions.items()]
-    return hashlib.sha256(
+    return openssl_sha256(
         repr((policy, values, places.cwd, places.command, options, list(closed))).encode("utf-8", "surrogateescape")
     ).digest()
 
