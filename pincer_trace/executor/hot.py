@@ -28,8 +28,13 @@ _NUMBERED = 4095  # descriptors whose decimal names are at hand
 _PIN = os.O_PATH | os.O_CLOEXEC
 
 
-def _admission(c: Context) -> Callable[[Task, int, os.stat_result, bytes], Entry | None]:
-    """Judges a pinned object that nobody has judged, by its own name: its entry, or None for the long way."""
+def _admission(
+    c: Context, short: Callable[[Task, bytes, int, os.stat_result], Entry | None] | None = None
+) -> Callable[[Task, int, os.stat_result, bytes], Entry | None]:
+    """Judges a pinned object that nobody has judged, by its own name: its entry, or None for the long way.
+
+    What the `short` way has no answer to is judged in full.
+    """
     names, numbers, readlink, judge = c.resolver.names, c.resolver.numbers, os.readlink, c.reads.admit_plain
 
     def admit(task: Task, pin: int, found: os.stat_result, path: bytes) -> Entry | None:
@@ -39,14 +44,16 @@ def _admission(c: Context) -> Callable[[Task, int, os.stat_result, bytes], Entry
         name = readlink(numbers[pin], dir_fd=names)
         if kind == stat.S_IFREG and not name.endswith(b"/" + path.rpartition(b"/")[2]):
             return None  # by a link of another name: the long way judges that name too
-        return judge(task, Target(live_name(name, found), descriptor=pin, found=found), found)
+        name = live_name(name, found)
+        entry = short(task, name, pin, found) if short is not None else None
+        return entry or judge(task, Target(name, descriptor=pin, found=found), found)
 
     return admit
 
 
 def cold_reader(c: Context, fast: FastPath) -> Callable[[int, Task, list[int]], bool]:
     """Behind the fast path, which has done the same and found an object that nobody has judged: judge it, open it."""
-    hot_read, admit, fstat, close = hot_reader(c), _admission(c), os.fstat, os.close
+    hot_read, admit, fstat, close = hot_reader(c), _admission(c, c.reads.admit_pinned), os.fstat, os.close
 
     def read(identity: int, task: Task, a: list[int]) -> bool:
         pin = fast.take_pin()

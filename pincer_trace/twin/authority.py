@@ -27,6 +27,7 @@ from pincer_trace.twin.tokens import mint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Sequence
     from typing import NoReturn
 
@@ -195,6 +196,12 @@ class Authority:
         left = self.left.judge(task, claim, arrives=arrives, named=named, marked=target.marked, lies=target.lies)
         right = self.right.judge(task, claim, target, witness)
         return Judgement(claim, target, left, right, self.right.asked)
+
+    def lets_read(self, path: bytes, pin: int, found: os.stat_result) -> Decision | None:
+        """As `judge` of a plain read that both evaluators allow without a question; None where one has any."""
+        if self.left.lets_read(path) is None:
+            return None
+        return self.right.lets_read_pinned(path, pin, found)
 
     def judge_held(self, task: Task, effect: str, target: Target) -> Judgement:
         """The caller has this access already, by a descriptor: what is done adds nothing to it. Raises Denied."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pincer_trace.effects import READ
 from pincer_trace.profile import ALLOW, DENY, Decision
 from pincer_trace.twin.artifact import Share, strictest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pincer_trace.gateway.aliases import Aliases
     from pincer_trace.gateway.request import Claim, Request
     from pincer_trace.profile import Profile
     from pincer_trace.twin.artifact import Mac
@@ -22,6 +24,7 @@ class Evaluator:
     """
 
     by = ""
+    _aliases: Aliases  # by which names a path may be known too
 
     def __init__(self, profile: Profile, key: Mac, bind: Mac) -> None:
         self._profile = profile
@@ -36,6 +39,16 @@ class Evaluator:
     def cast(self, claim: Claim, decision: Decision) -> Decision:
         """Keep the verdict for the vote."""
         self._ballot[claim] = decision.verdict
+        return decision
+
+    def lets_read(self, path: bytes) -> Decision | None:
+        """The allowance of a read by this name where that depends on nothing else; None where it may.
+
+        It is not kept for a vote: nobody votes on what is only read.
+        """
+        decision = self._profile.settled(READ, path)
+        if decision is None or decision.verdict != ALLOW or self._aliases.protected_places(path):
+            return None
         return decision
 
     def held(self, claim: Claim, target: Target) -> Decision:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import time
 
 from pincer_trace.effects import READ, RENAME, WRITE
@@ -209,6 +210,13 @@ class ObjectEvaluator(Evaluator):
         decision = mismatch(contradiction) if contradiction else self._decide(task, claim, target, witness)
         self._ballot[claim] = decision.verdict
         return decision
+
+    def lets_read_pinned(self, path: bytes, pin: int, found: os.stat_result) -> Decision | None:
+        """The allowance of a plain read, where a look at the pin raises no question; None where it does."""
+        seen = os.fstat(pin)
+        if not _is_same(seen, found) or (seen.st_nlink > 1 and stat.S_ISREG(seen.st_mode)):
+            return None  # of a file with several names each may be protected
+        return self.lets_read(path)
 
     def held(self, claim: Claim, target: Target) -> Decision:
         """What is held is looked at all the same."""

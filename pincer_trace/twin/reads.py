@@ -91,7 +91,7 @@ class Reads:
         target.needs = os.R_OK
         judgement = self._authority.demand(task, READ, target)
         if judgement.verdict == ALLOW:
-            return self._note(task, target, found, judgement)
+            return self._note(task, target.path, found, judgement)
         self.perform(task, target, judgement)
         entry = Entry(task.executable, target.path, found.st_dev, found.st_ino, "")
         entry.queued = True  # it has a record of its own
@@ -100,16 +100,21 @@ class Reads:
     def admit_plain(self, task: Task, target: Target, found: os.stat_result) -> Entry | None:
         """The same where that is allowed without more; else None: what is asked or refused takes the long way once."""
         judgement = self._authority.judge(task, READ, target)
-        return self._note(task, target, found, judgement) if judgement.verdict == ALLOW else None
+        return self._note(task, target.path, found, judgement) if judgement.verdict == ALLOW else None
 
-    def _note(self, task: Task, target: Target, found: os.stat_result, decision: Decision) -> Entry:
+    def admit_pinned(self, task: Task, path: bytes, pin: int, found: os.stat_result) -> Entry | None:
+        """The same by the short way, where no evaluator has a question; None for `admit_plain`."""
+        decision = self._authority.lets_read(path, pin, found)
+        return self._note(task, path, found, decision) if decision is not None else None
+
+    def _note(self, task: Task, path: bytes, found: os.stat_result, decision: Decision) -> Entry:
         rule = decision.rule
-        key = (task.executable_id, target.path, found.st_dev, found.st_ino)
+        key = (task.executable_id, path, found.st_dev, found.st_ino)
         entry = self._entries.get(key)
         if entry is None:
             if len(self._entries) >= _LIMIT:
                 self._retire()
-            entry = Entry(task.executable, target.path, found.st_dev, found.st_ino, rule.source if rule else "")
+            entry = Entry(task.executable, path, found.st_dev, found.st_ino, rule.source if rule else "")
             self._entries[key] = entry
         plain = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)  # the hot path opens without a further look
         if plain and (rule is None or not rule.when):

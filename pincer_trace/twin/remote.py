@@ -119,6 +119,10 @@ class RemoteEvaluator:
         """Its verdict on a claim."""
         return self._verdict("judge", task.executable, claim, target, witness)
 
+    def lets_read_pinned(self, _path: bytes, _pin: int, _found: os.stat_result) -> Decision | None:
+        """None: it is asked for every verdict."""
+        return None
+
     def held(self, claim: Claim, target: Target) -> Decision:
         """The caller has this access already, by a descriptor: it looks at the object alone."""
         return self._verdict("held", b"", claim, target, None)

@@ -6,6 +6,11 @@ import errno
 import os
 import threading
 
+from executor.benches import PROFILE
+
+from pincer_trace.profile import ALLOW, DENY
+from pincer_trace.twin.target import Target
+
 AT = -100
 
 
@@ -240,3 +245,63 @@ def test_a_full_log_loses_no_count_for_good(bench, monkeypatch):
     read(bench, b"file")
     bench.reads.finish()
     assert counts(bench) == {"file": 2}
+
+
+def short(bench, path: bytes, found: os.stat_result | None = None):
+    """What the short way says of a read of `path`, as a pin of it is seen (or as `found`)."""
+    pin = os.open(path, os.O_PATH | os.O_NOFOLLOW)
+    try:
+        name = os.readlink(b"/proc/self/fd/%d" % pin)
+        return bench.authority.lets_read(name, pin, os.fstat(pin) if found is None else found)
+    finally:
+        os.close(pin)
+
+
+def full(bench, path: bytes):
+    pin = os.open(path, os.O_PATH | os.O_NOFOLLOW)
+    try:
+        name = os.readlink(b"/proc/self/fd/%d" % pin)
+        return bench.authority.judge(bench.task(), "read", Target(name, descriptor=pin, found=os.fstat(pin)))
+    finally:
+        os.close(pin)
+
+
+def test_the_short_way_allows_what_the_full_one_allows_by_the_same_rule(bench):
+    allowed = 0
+    for directory, folders, files in os.walk(b"."):
+        for name in [*folders, *files]:
+            path = os.path.join(directory, name)
+            decision, judgement = short(bench, path), full(bench, path)
+            assert decision is None or (decision.verdict, decision.rule) == (judgement.verdict, judgement.rule), path
+            assert (decision is not None) == (judgement.verdict == ALLOW), path
+            allowed += decision is not None
+    assert allowed > 4
+    assert short(bench, b"secret/key") is None
+    assert short(bench, b"/") is not None
+
+
+def test_what_raises_a_question_is_judged_in_full(make_bench, work):
+    """A second name, another object than was seen, a place that a link protects, a rule that asks for facts."""
+    os.symlink(os.path.realpath("dir"), "secret/linked")
+    rules = ((DENY, "", "closed"), (ALLOW, 'when = "own"', "its own"))
+    bench = make_bench(
+        PROFILE
+        + "".join(
+            f'[[rule]]\neffects = ["read"]\npaths = ["{{workspace}}/shared/**"]\nverdict = "{verdict}"\n{when}\n'
+            f'reason = "{reason}"\n'
+            for verdict, when, reason in rules
+        )
+    )
+    assert short(bench, b"file") is not None
+    assert short(bench, b"file", os.stat("asked/hook")) is None
+    assert short(bench, b"dir/inner") is None
+    assert short(bench, b"shared/foreign") is None
+    os.link("file", "second")
+    assert short(bench, b"file") is None
+
+
+def test_of_a_short_way_nothing_is_kept_that_could_be_voted_on(bench):
+    bench.authority.begin()
+    assert short(bench, b"file") is not None
+    assert not bench.authority.left._ballot
+    assert not bench.authority.right._ballot
