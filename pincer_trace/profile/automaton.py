@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pincer_trace.profile.model import Rule
+    from pincer_trace.profile.model import Decision, Rule
 
 LIMIT = 4096
 _END = b"/"  # no component: the position after the last component of a pattern
@@ -34,6 +34,7 @@ class State:
         "other",
         "pending",
         "positions",
+        "settled",
         "starts",
         "stay",
     )
@@ -50,6 +51,7 @@ class State:
         self.pending: tuple[Rule, ...] = ()
         self.positions: frozenset[int] = frozenset()
         self.by_effect: dict[str, tuple[Rule, ...]] = {}
+        self.settled: dict[str, Decision | None] = {}  # what is decided here whatever the facts, once asked
         self.free: bool | None = None  # whether all that can be done to files is allowed here, once known
 
 

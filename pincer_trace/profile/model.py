@@ -293,15 +293,11 @@ class Profile:
     def settled(self, effect: str, path: bytes) -> Decision | None:
         """What `judge` would say, where it depends on no fact; None where it may."""
         state = self._automaton.state(path)
-        rules = state.by_effect.get(effect)
-        if rules is None:
-            rules = _deciding(state, effect)
-        if not rules:
-            return _NO_RULE
-        first = rules[0]
-        if first.when or first.exe_components is not None or (first.tier == PROTECTION and first.verdict == ALLOW):
-            return None
-        return first.decide()
+        try:
+            return state.settled[effect]
+        except KeyError:
+            found = state.settled[effect] = _settled(state, effect)
+            return found
 
     def is_closed(self, path: bytes) -> bool:
         """Whether nothing can be put at `path` or changed there, even if every fact spoke for it."""
@@ -391,6 +387,19 @@ def _deciding(state: State, effect: str) -> tuple[Rule, ...]:
             rules.append(rule)
     found = state.by_effect[effect] = tuple(rules)
     return found
+
+
+def _settled(state: State, effect: str) -> Decision | None:
+    """See `Profile.settled`."""
+    rules = state.by_effect.get(effect)
+    if rules is None:
+        rules = _deciding(state, effect)
+    if not rules:
+        return _NO_RULE
+    first = rules[0]
+    if first.when or first.exe_components is not None or (first.tier == PROTECTION and first.verdict == ALLOW):
+        return None
+    return first.decide()
 
 
 def _is_labelled(rule: Rule, pattern: Components, facts: Facts) -> bool:
