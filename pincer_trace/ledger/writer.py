@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from _thread import allocate_lock
 from errno import EIO, ENOSPC, errorcode
-from time import time
+from time import time_ns
 
 from pincer_trace.ledger.chain import END, MEMBER, genesis, link
 from pincer_trace.ledger.encode import encode, quote, quote_bytes
@@ -110,7 +110,7 @@ class Ledger:
         if words is None:
             words = self._quote_words(exe, effect, verdict, rule, reason, votes)
         body = (
-            f'"time":{time():.6f},"kind":"intent","pid":{pid},{words[0]}'
+            f'"time":{_now()},"kind":"intent","pid":{pid},{words[0]}'
             f'"path":{quote(path.decode("utf-8", "surrogateescape"))},"dev":{dev},"ino":{ino},{words[1]}'
             f',"action":"{action.hex()}","request":"{request.hex()}"'
         )
@@ -144,7 +144,7 @@ class Ledger:
         decision then reads "unknown", the line counts as `unrecorded`, and the next intent is refused.
         """
         word = errorcode.get(errno, str(errno)) if errno else DONE
-        body = f'"time":{time():.6f},"kind":"outcome","of":{seq},"outcome":"{word}"'
+        body = f'"time":{_now()},"kind":"outcome","of":{seq},"outcome":"{word}"'
         if post:
             body += ',"post":' + quote(post)
         with self._mutex:
@@ -177,7 +177,7 @@ class Ledger:
         a denial: it does not count.
         """
         body = (
-            f'"time":{time():.6f},"kind":"denied","pid":{pid},"exe":{quote_bytes(exe)},"effect":{quote(effect)},'
+            f'"time":{_now()},"kind":"denied","pid":{pid},"exe":{quote_bytes(exe)},"effect":{quote(effect)},'
             f'"path":{quote_bytes(path)},"dev":{dev},"ino":{ino},"verdict":{quote(verdict)},"rule":{quote(rule)},'
             f'"reason":{quote(reason)},"code":{quote(code)},"votes":{_ballot(votes)},"outcome":"{REFUSED}"'
         )
@@ -197,7 +197,7 @@ class Ledger:
     def answer(self, members: Mapping[str, object]) -> int:
         """Record what a person answered, before it counts; the sequence number. Raises `LedgerFull`."""
         with self._mutex:
-            seq = self._append(f'"time":{time():.6f},"kind":"answer",{encode(members)[1:-1]}')
+            seq = self._append(f'"time":{_now()},"kind":"answer",{encode(members)[1:-1]}')
         if self._durable:
             self._sync()
         return seq
@@ -206,14 +206,14 @@ class Ledger:
         """Record that task `pid` is of process `of`, a child of `parent`, and runs `exe`. Raises `LedgerFull`."""
         with self._mutex:
             self._append(
-                f'"time":{time():.6f},"kind":"process","pid":{pid},"of":{of},"parent":{parent},"exe":{quote_bytes(exe)}'
+                f'"time":{_now()},"kind":"process","pid":{pid},"of":{of},"parent":{parent},"exe":{quote_bytes(exe)}'
             )
 
     def failure(self, where: str, error: BaseException, *, pid: int) -> int:
         """Record a call that was denied since the supervisor failed in `where`. Raises `LedgerFull`."""
         reason = f"the supervisor failed in {where}: {type(error).__name__}: {error}"[:1000]
         body = (
-            f'"time":{time():.6f},"kind":"failure","pid":{pid},"exe":"","effect":"","path":"","dev":0,"ino":0,'
+            f'"time":{_now()},"kind":"failure","pid":{pid},"exe":"","effect":"","path":"","dev":0,"ino":0,'
             f'"verdict":"deny","rule":"","reason":{quote(reason)},"code":"SUPERVISOR_FAILURE","votes":[],'
             f'"outcome":"{REFUSED}"'
         )
@@ -231,7 +231,7 @@ class Ledger:
         """
         bodies = []
         total = 0
-        now = f'"time":{time():.6f},"kind":"reads","pid":null,"exe":'
+        now = f'"time":{_now()},"kind":"reads","pid":null,"exe":'
         for exe, path, dev, ino, count, first, rule in rows:
             total += count
             bodies.append(
@@ -262,7 +262,7 @@ class Ledger:
                 return
             signature = self._signer.sign(seq, digest)
             with self._mutex:
-                head = self._append(f'"time":{time():.6f},"kind":"head","of":{seq},"signature":"{signature}"')
+                head = self._append(f'"time":{_now()},"kind":"head","of":{seq},"signature":"{signature}"')
                 if head == seq + 1:  # else records came between, which the next head signs
                     self._signed = head
             if self._durable:
@@ -288,7 +288,7 @@ class Ledger:
             if self._fd < 0:
                 return
             try:
-                self._append(f'"time":{time():.6f},"kind":"end","exit":{status},"leftover":{leftover}')
+                self._append(f'"time":{_now()},"kind":"end","exit":{status},"leftover":{leftover}')
             except LedgerFull:
                 pass
         try:
@@ -356,6 +356,12 @@ class Ledger:
             os.ftruncate(self._fd, self._size)
         except OSError as error:
             self._torn = error.errno or EIO
+
+
+def _now() -> str:
+    """Unix time in seconds, with six digits behind the point."""
+    text = str(time_ns())
+    return f"{text[:-9]}.{text[-9:-3]}"
 
 
 def _ballot(votes: Votes) -> str:
