@@ -486,6 +486,9 @@ def test_no_descriptor_is_left_open(runner: support.Runner) -> None:
         def opened() -> list[int]:
             return [len(os.listdir(f"/proc/{pid}/fd")) for pid in (live.right, live.engine)]
 
+        for _ in until("the channel, which is opened once a run has lasted", 20):
+            if b'"feed":' in (live.session / "session.json").read_bytes():
+                break
         time.sleep(0.2)  # a call is answered before its pins are closed
         before = opened()
         assert live.ask("many", 400, patience=60) == 0
