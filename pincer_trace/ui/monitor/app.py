@@ -15,7 +15,7 @@ from pincer_trace.ui import words
 from pincer_trace.ui.feed import Watch
 from pincer_trace.ui.monitor import answering
 from pincer_trace.ui.monitor.asked import ANSWERS, QuestionsPane
-from pincer_trace.ui.monitor.screens import Always, Help
+from pincer_trace.ui.monitor.screens import Always, Dialog, Help
 from pincer_trace.ui.state import State
 from pincer_trace.ui.words import BOLD
 
@@ -231,8 +231,11 @@ class Watching(App[None], inherit_bindings=False):
         if isinstance(event, events.Paste | events.AppFocus):
             self.questions.guard.typed(event.time)
         if isinstance(event, events.Key) and not event.is_forwarded:
-            ours = len(self.screen_stack) == 1 and not isinstance(self.focused, Input)
-            meant = ours and self.pressed(event.key, event.time)
+            if isinstance(self.screen, Dialog):
+                self.screen.pressed(event.key, event.time)
+                meant = True
+            else:
+                meant = not isinstance(self.focused, Input) and self.pressed(event.key, event.time)
             self.questions.guard.typed(event.time)
             if meant:
                 return

@@ -74,6 +74,7 @@ class Monitor(Watching):
             placeholder="filter: effect, denied, by:program, part of a path, -not", id="filter", compact=True
         )
         self.verified = ""
+        self._wide = False
         self._details = False
         self._tree_open = False
         self._explaining: Row | None = None
@@ -98,7 +99,7 @@ class Monitor(Watching):
 
     def _lay_out(self) -> None:
         """Wide: all at once. Else the details or the tree share the room, or take it."""
-        wide = self.size.width >= WIDE
+        wide = self._wide = self.size.width >= WIDE
         side = self.query_one("#side")
         left = self.query_one("#left")
         body = self.query_one("#body")
@@ -113,8 +114,10 @@ class Monitor(Watching):
         if self.focused is not None and not _is_shown(self.focused):
             self.back_from_questions()
 
-    def on_resize(self) -> None:
-        self._lay_out()
+    def arrange(self) -> None:
+        if self._wide != (self.size.width >= WIDE):
+            self._lay_out()
+        super().arrange()
 
     def draw(self) -> None:
         self.head.line = self._head()

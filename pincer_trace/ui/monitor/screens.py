@@ -54,7 +54,15 @@ class HelpPane(Pane, can_focus=True):
         return lines
 
 
-class Help(ModalScreen[None]):
+class Dialog(ModalScreen[str]):
+    """Lies over the view, and has its keys, each at once and in the order of typing: none is for what it covers."""
+
+    def pressed(self, key: str, at: float) -> None:
+        """A key was pressed at that time."""
+        raise NotImplementedError
+
+
+class Help(Dialog):
     """The keys, over the whole screen; any key closes it."""
 
     def __init__(self, look: Look) -> None:
@@ -64,14 +72,13 @@ class Help(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         yield HelpPane(self._look, id="help")
 
-    def on_key(self, event: events.Key) -> None:
-        event.stop()
-        event.prevent_default()
-        self.dismiss()
+    def pressed(self, key: str, at: float) -> None:
+        self.dismiss("")
 
     def on_click(self, event: events.Click) -> None:
         event.stop()
-        self.dismiss()
+        if self.is_current:
+            self.dismiss("")
 
 
 class AlwaysPane(Pane, can_focus=True):
@@ -118,7 +125,7 @@ class AlwaysPane(Pane, can_focus=True):
         return lines
 
 
-class Always(ModalScreen[str]):
+class Always(Dialog):
     """Asks again before a profile is changed: gives `always`, `session`, or an empty word for no."""
 
     def __init__(
@@ -150,12 +157,10 @@ class Always(ModalScreen[str]):
     def on_paste(self) -> None:
         self._guard.typed(self._clock())
 
-    def on_key(self, event: events.Key) -> None:
-        event.stop()
-        event.prevent_default()
-        listens = self._guard.listens(event.time)
-        self._guard.typed(event.time)
-        if event.key in self._possible and listens:
-            self.dismiss(self._possible[event.key])
-        elif event.key not in self._possible:
+    def pressed(self, key: str, at: float) -> None:
+        listens = self._guard.listens(at)
+        self._guard.typed(at)
+        if key not in self._possible:
             self.dismiss("")
+        elif listens:
+            self.dismiss(self._possible[key])
