@@ -29,6 +29,7 @@ _BEGIN = (0, 8, 16, 32)  # rows that begin within a second, by how wide they are
 _NAMES, _LETTERS = 12, 4096  # that a row remembers
 _OPEN = 4096  # intents whose outcome is waited for
 _GROUPS = 4096
+_MOST = 1 << 53  # that one line counts for
 _SECONDS = 10  # of which rates are told
 
 
@@ -117,7 +118,8 @@ class Counts:
         if name == "denied" and record.get("native"):
             name = "native"
         elif name == "reads":
-            times = record["count"] if isinstance(record.get("count"), int) else 1
+            count = record.get("count")
+            times = min(max(count, 0), _MOST) if isinstance(count, int) else 1
         if name:
             setattr(self, name, getattr(self, name) + times)
         return name, times
@@ -222,10 +224,9 @@ class State:
 
     # -- what is seen ----------------------------------------------------------------------------------------
 
-    def rows(self, wanted: Filter = EVERYTHING) -> list[Row]:
-        """The rows that are kept and wanted, the oldest first."""
-        found: Iterable[Row] = merge(self._allowed, self._refused, key=_number)
-        return [row for row in found if wanted.wants(row)] if wanted else list(found)
+    def rows(self) -> list[Row]:
+        """The rows that are kept, the oldest first."""
+        return list(merge(self._allowed, self._refused, key=_number))
 
     def rate(self, now: float) -> float:
         """Decisions a second, in the last few before `now` (Unix seconds)."""
@@ -296,6 +297,30 @@ class State:
             self._rates[-1] = self._rates[-1][0], self._rates[-1][1] + times
         else:
             self._rates.append((second, times))
+
+
+class Selection:
+    """The rows that a filter wants; each is asked about anew only when something has come to it."""
+
+    def __init__(self, wanted: Filter = EVERYTHING) -> None:
+        self.wanted = wanted
+        self._known: dict[int, tuple[int, str, bool]] = {}
+
+    def of(self, state: State) -> list[Row]:
+        rows = state.rows()
+        if not self.wanted:
+            return rows
+        known: dict[int, tuple[int, str, bool]] = {}
+        found = []
+        for row in rows:
+            last = self._known.get(row.number)
+            if last is None or last[0] != row.count or last[1] != row.kind:
+                last = row.count, row.kind, self.wanted.wants(row)
+            known[row.number] = last
+            if last[2]:
+                found.append(row)
+        self._known = known
+        return found
 
 
 def _keys(record: Record, kind: str) -> Sequence[object]:

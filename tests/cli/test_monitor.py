@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import time
+from random import Random
 
 import pytest
 from textual import events
@@ -130,6 +131,54 @@ async def test_p53_names_garble_nothing(house):
             strips = seen.app.screen._compositor.render_strips()
             assert all(strip.cell_length == size[0] for strip in strips)
             assert seen.text().replace("\n", "").isprintable() and "\u202e" not in seen.text()
+
+
+TEXTS = ["", "x" * 400, "\udcff\x1b[2J\u202e[/bold]", "漢" * 90, "/", "//", "/a/b", "deny", "once", "done"]
+NUMBERS = [0, 1, -1, 7, 10**400, -(10**400), 2**63]
+OTHERS = [None, True, 0.5, [], {}, [[1]], {"a": []}, *TEXTS, *NUMBERS]
+LISTS = [[], OTHERS, [{"by": "left", "verdict": "deny"}, {"by": "right"}], [["own", "/", True], ["about", "x", "y"], 3]]
+FORMED = {
+    **dict.fromkeys(("exe", "effect", "path", "verdict", "rule", "reason", "code", "outcome", "post"), TEXTS),
+    **dict.fromkeys(("of", "parent", "native", "to", "answer", "by", "exit", "signature", "question"), OTHERS),
+    **dict.fromkeys(("votes", "facts"), LISTS),
+    **dict.fromkeys(("pid", "count", "dev", "ino"), NUMBERS),
+    "extra": [{}, {"to": 3}, {"to": "/x"}, {"confirmed": OTHERS}, {"confirmed": "auto"}],
+}
+KINDS = ["intent", "outcome", "denied", "failure", "reads", "answer", "process", "head", "end", "?"]
+
+
+@watched
+async def test_p53_a_log_from_elsewhere_breaks_no_view(house):
+    """Records that are formed as a reader demands, with anything that they may have in every place."""
+    random = Random(4)
+    with open(os.path.join(house.session.path, "ledger.jsonl"), "ab") as file:
+        for number in range(2000):
+            seq = number if number % 9 else random.choice(NUMBERS)
+            record = {"seq": seq, "time": random.uniform(-9e10, 9e10), "kind": random.choice(KINDS)}
+            record |= {name: random.choice(FORMED[name]) for name in random.sample(sorted(FORMED), 14)}
+            file.write(json.dumps(record, separators=(",", ":")).encode() + b"\n")
+    for size in ((40, 10), (100, 30), (200, 50)):
+        async with view(house.session.path, size=size) as seen:
+            await seen.see("running")
+            for key in (
+                "p",
+                "down",
+                "down",
+                "enter",
+                "p",
+                "escape",
+                "enter",
+                *["N"] * 6,
+                "home",
+                *["down"] * 9,
+                "pagedown",
+                "end",
+            ):
+                await seen.press(key)
+                assert all(strip.cell_length == size[0] for strip in seen.app.screen._compositor.render_strips())
+            assert seen.text().replace("\n", "").isprintable()
+            await seen.until(lambda: seen.app.state.counts.native + seen.app.state.counts.denied > 150)
+            assert seen.app.state.counts.torn == 0
 
 
 @watched

@@ -211,6 +211,23 @@ def test_p54_resizing_in_a_flood(runner: support.Runner) -> None:
         assert pane.status() == 0, pane.screen()
 
 
+def test_what_a_write_changed(runner: support.Runner) -> None:
+    """Kept by the supervisor while somebody watches, and set against what the file holds by now."""
+    note = runner.work / "note"
+    note.write_text("first\nsecond\x1b[2J\n")
+    os.chown(note, runner.identity.uid, runner.identity.gid)
+    text = "echo 1 >> asked; echo more >> note; echo done; read line"
+    with Run(runner, shell(text)) as run, monitor(run, columns=100, rows=40) as pane:
+        pane.see("1 question")  # so it is watched
+        answer(pane, 1, "a")
+        assert run.line() == "done"
+        pane.type("/", "write", "Space", "note", "Enter")
+        pane.see("decisions: write note", "./note")
+        pane.type("Enter")
+        screen = pane.see("write     ", "changed ", "+ more")
+        assert "second\\x1b[2J" in screen
+
+
 def test_compact_ends_with_the_session(runner: support.Runner) -> None:
     text = "cat $HOME/.ssh/id_rsa; echo 1 >> asked; echo $?; read line"
     with Run(runner, shell(text)) as run, monitor(run, "--compact", columns=80, rows=10) as pane:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pincer_trace.ui import state as states
 from pincer_trace.ui.filters import Filter, Mistake
-from pincer_trace.ui.state import Skim, State
+from pincer_trace.ui.state import Selection, Skim, State
 from pincer_trace.ui.words import ANSWER, DENIED, DONE, FAILED, FAILURE, NATIVE, OPEN, UNSEEN
 
 from .records import Maker, question
@@ -106,7 +106,7 @@ def test_p54_a_flood_of_what_is_allowed_does_not_push_a_denial_out(make):
     for number in range(states.KEPT * 3):
         make.time += 11
         state.apply(make.intent(f"/w/{number}/x"))
-    assert state.rows(Filter("denied"))[0].path == "/h/.bashrc"
+    assert Selection(Filter("denied")).of(state)[0].path == "/h/.bashrc"
     assert len(state.rows()) == states.KEPT + 1
 
 
@@ -201,7 +201,7 @@ RECORD = st.fixed_dictionaries(
 def test_a_log_from_elsewhere_breaks_nothing(records):
     """Any record that is formed as `ledger.read` demands."""
     state = applied(*records)
-    state.rows(Filter("-read denied x *.y by:1"))
+    Selection(Filter("-read denied x *.y by:1")).of(state)
     state.rate(1e9)
     assert len(state.processes.lines()) <= len(records)
 
@@ -324,7 +324,7 @@ def test_filters(make, words, wanted):
     }
     state = applied(*records.values())
     names = {id(record): name for name, record in records.items()}
-    assert "".join(names[id(row.record)] for row in state.rows(Filter(words))) == wanted
+    assert "".join(names[id(row.record)] for row in Selection(Filter(words)).of(state)) == wanted
 
 
 @pytest.mark.parametrize("words", ["-", "by:", "-by:"])
@@ -337,6 +337,26 @@ def test_a_filter_is_a_value():
     assert (
         Filter(" write  denied ") == Filter("write denied") != Filter("write") and len({Filter("a"), Filter("a ")}) == 1
     )
+
+
+def test_a_selection_follows_what_changes(make):
+    """It remembers what it was told of each row, and no longer than the row is as it was."""
+    state = State()
+    failed = Selection(Filter("failed"))
+    intent = make.intent()
+    state.apply(intent)
+    assert failed.of(state) == []
+    state.apply(make.outcome(intent, "EIO"))
+    assert len(failed.of(state)) == 1
+    named = Selection(Filter("other"))
+    assert named.of(state) == []
+    state.apply(make.intent("/w/other"))
+    assert len(named.of(state)) == 1 and len(state.rows()) == 1
+
+
+def test_counts_that_no_log_of_ours_has(make):
+    state = applied(make.reads(count=10**400), make.reads(count=-5, exe="/bin/x"))
+    assert state.counts.reads == 1 << 53
 
 
 def test_a_maker_numbers_its_records():

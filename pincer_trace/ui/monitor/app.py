@@ -39,6 +39,7 @@ class Watching(App[None], inherit_bindings=False):
     """What both views are: a state that grows, questions that can be answered, a guard over the keys that answer."""
 
     ENABLE_COMMAND_PALETTE = False
+    ALLOW_SELECT = False
     AUTO_FOCUS = None  # nothing takes the keys by itself
     BINDINGS = [("ctrl+z", "suspend_process")]
     CSS = """
@@ -123,7 +124,7 @@ class Watching(App[None], inherit_bindings=False):
 
     async def _hear(self) -> None:
         """Listen to the questions, as soon as the session says where."""
-        if self._watch is not None or self.cannot_answer:
+        if self._watch is not None:
             return
         if "feed" not in self.facts:
             facts = await asyncio.to_thread(self.follower.facts)
@@ -134,8 +135,9 @@ class Watching(App[None], inherit_bindings=False):
             self._watch = await asyncio.to_thread(Watch, self.facts)
         except UserError as error:
             if await asyncio.to_thread(self.follower.goes_on):
-                self.cannot_answer = str(error)
+                self.cannot_answer = str(error)  # and is tried again
             return
+        self.cannot_answer = ""
         self.beside(self._questions(self._watch))
 
     async def _questions(self, watch: Watch) -> None:

@@ -28,7 +28,6 @@ _LARGEST = 1 << 15  # bytes of a file, as the supervisor has it
 _MATCHED = 100  # lines that are matched with as many: what is more is told as gone and new
 _SHOWN = 40  # lines of it
 _AROUND = 2
-_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class Unknown(Exception):
@@ -76,28 +75,38 @@ def _before(facts: dict[str, Any], number: int) -> bytes:
     content = told.get("content")
     if not isinstance(content, str):
         raise Unknown(f"what it held before is not known: {told.get('why')}")
-    return base64.b64decode(content)
+    try:
+        return base64.b64decode(content)
+    except ValueError as error:
+        raise Unknown("what it held before is not known") from error
 
 
 def _now(record: Record) -> bytes:
     path = destination(record) if record["effect"] == RENAME else raw(record["path"])
+    known = record.get("post") or f"{record['dev']}:{record['ino']}"
     try:
-        descriptor = os.open(path, _FLAGS)
+        content = _read(path, known)
     except (OSError, ValueError) as error:
         raise Unknown("what it holds now cannot be read") from error
-    try:
-        found = os.fstat(descriptor)
-        known = record.get("post") or f"{record['dev']}:{record['ino']}"
-        if not stat.S_ISREG(found.st_mode) or f"{found.st_dev}:{found.st_ino}" != known:
-            raise Unknown("another file has its name by now")
-        content = os.read(descriptor, _LARGEST + 1)
-    except OSError as error:
-        raise Unknown("what it holds now cannot be read") from error
-    finally:
-        os.close(descriptor)
     if len(content) > _LARGEST:
         raise Unknown("it is large by now")
     return content
+
+
+def _read(path: bytes, known: str) -> bytes:
+    """Of a regular file that is `known` (its device and number): what else may lie there is not even opened."""
+    pinned = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        found = os.fstat(pinned)
+        if not stat.S_ISREG(found.st_mode) or f"{found.st_dev}:{found.st_ino}" != known:
+            raise Unknown("another file has its name by now")
+        descriptor = os.open(f"/proc/self/fd/{pinned}", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    finally:
+        os.close(pinned)
+    try:
+        return os.read(descriptor, _LARGEST + 1)
+    finally:
+        os.close(descriptor)
 
 
 def _text(content: bytes) -> str:

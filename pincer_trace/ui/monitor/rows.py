@@ -10,6 +10,7 @@ from textual.message import Message
 from pincer_trace.ui import words
 from pincer_trace.ui.filters import EVERYTHING
 from pincer_trace.ui.monitor.pane import Pane
+from pincer_trace.ui.state import Selection
 from pincer_trace.ui.words import ANSWER, BAD, CHOSEN, DENIED, DIM, FAILURE, OF_MARKS, PLAIN
 
 TYPE_CHECKING = False
@@ -159,7 +160,7 @@ class RowsPane(Pane, can_focus=True):
         self._headings = headings
         self._state = state
         self._places = places
-        self.wanted = wanted
+        self._selection = Selection(wanted)
         self.cursor: int | None = None  # the number of a row; None: it follows
         self._top: tuple[int, int] = (0, 0)  # number of a row, and which of its lines
         self._rows: list[Row] = []
@@ -170,7 +171,7 @@ class RowsPane(Pane, can_focus=True):
         columns = Columns(self.look, self._places, width)
         now = (self._state.revision, self.wanted)
         if self._found != now:
-            self._rows, self._found = self._state.rows(self.wanted), now
+            self._rows, self._found = self._selection.of(self._state), now
         rows = self._rows
         if self.cursor is not None and (not rows or rows[0].number > self.cursor):
             self.cursor = rows[0].number if rows else None  # it was dropped
@@ -198,6 +199,10 @@ class RowsPane(Pane, can_focus=True):
                 if len(found) >= room:
                     break
             found = found[:room][::-1]
+            if found[0][1] and room > 1:  # a reason without what it is about
+                del found[0]
+            elif found[0][1]:
+                found = [(found[0][0], 0)]
             self._top = found[0][0].number, found[0][1]
             return found
         at = min(self._index(self._top[0]), len(rows) - 1)
@@ -221,6 +226,10 @@ class RowsPane(Pane, can_focus=True):
 
     def _index(self, number: int) -> int:
         return bisect_left(self._rows, number, key=lambda row: row.number)
+
+    @property
+    def wanted(self) -> Filter:
+        return self._selection.wanted
 
     @property
     def chosen(self) -> Row | None:
@@ -259,7 +268,7 @@ class RowsPane(Pane, can_focus=True):
             self._go(found.number)
 
     def filtered(self, wanted: Filter) -> None:
-        self.wanted = wanted
+        self._selection = Selection(wanted)
         self._go(None)
 
     def _go(self, number: int | None) -> None:

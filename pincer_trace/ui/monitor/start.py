@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import locale
 import os
 import signal
 import sys
@@ -24,6 +25,9 @@ def run(session: str | None, session_dir: str | None, *, view: str, mouse: bool)
     path = find(session, session_dir)
     facts = read.load_session(path)
     refuse_when_foreign(facts)
+    if view == "compact" and facts["state"] != "running":
+        said = f"session {paths.display(str(facts.get('id')))} has {facts['state']}"
+        raise UserError(f"{said}, and --compact is for one that goes on; without it, all of it can be looked at")
     from pincer_trace.ui.follow import Follower
     from pincer_trace.ui.monitor.compact import Compact
     from pincer_trace.ui.monitor.full import Monitor
@@ -32,7 +36,7 @@ def run(session: str | None, session_dir: str | None, *, view: str, mouse: bool)
     follower = Follower(path)
     try:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)  # a terminal that is gone ends us, also below `nohup`
-        look = Look(os.environ, getattr(sys.stderr, "encoding", None))
+        look = Look(os.environ, locale.getencoding())
         app = (Compact if view == "compact" else Monitor)(follower, facts, look)
         app.run(mouse=mouse)
     finally:
