@@ -346,6 +346,48 @@ def test_a_session_of_another_user(runner: support.Runner) -> None:
             assert terminal.text.startswith("pincer-trace: ") and terminal.text.count("\n") == 1
 
 
+def test_a_terminal_that_hangs_up_ends_it(runner: support.Runner) -> None:
+    """Also where the shell around it ignores the signal: what reads then is the end of file, again and again."""
+    with Run(runner, shell("echo up; read line")) as run:
+        assert run.line() == "up"
+        words = [runner.identity.python, "-I", "-m", "pincer_trace", "monitor", str(run.session)]
+        line = ["sh", "-c", "trap '' HUP; \"$@\"; exit 3", "sh", *words]
+        env = support.environment(runner.identity, runner.home) | {"TERM": "xterm"}
+        with Terminal(
+            [*runner.identity.switch, *line], cwd=runner.base, env=env, owner=runner.identity.uid
+        ) as terminal:
+            terminal.expect("decisions", 30)
+            os.close(terminal.master)
+            terminal.master = -1
+            for _ in until("its end", 20):
+                if _state(terminal.pid) == "Z":
+                    break
+            assert os.waitstatus_to_exitcode(os.waitpid(terminal.pid, 0)[1]) == 3
+            terminal.status = 3
+
+
+def test_to_the_shell_and_back(runner: support.Runner) -> None:
+    """Ctrl-Z and fg: all is drawn again; Ctrl-L draws over what another program has written there."""
+    with Run(runner, shell("cat $HOME/.ssh/id_rsa; echo up; echo 1 >> asked; read line")) as run:
+        assert run.line() == "up"
+        words = [runner.identity.python, "-I", "-m", "pincer_trace", "monitor", str(run.session)]
+        with Tmux(runner, ["env", "PS1=ready> ", "bash", "--norc", "--noprofile", "-i"]) as pane:
+            pane.see("ready>")
+            pane.type(" ".join(words), "Enter")
+            whole = pane.see("1 question", "decisions", "? help").splitlines()
+            pane.type("C-z")
+            pane.see("Stopped", without="decisions")
+            pane.type("fg", "Enter")
+            assert len(pane.see("1 question", "decisions", "OUTCOME", "? help").splitlines()) == len(whole)
+            with open(pane("display-message", "-p", "#{pane_tty}").strip(), "w") as terminal:
+                terminal.write("\x1b[2Jsomebody else")
+            pane.see("somebody else", without="OUTCOME")
+            pane.type("C-l")
+            pane.see("1 question", "decisions", "OUTCOME", "? help", without="somebody")
+            pane.type("q")
+            pane.see("ready>", without="decisions")
+
+
 def test_no_colour_where_none_is_wanted(runner: support.Runner) -> None:
     with (
         Run(runner, shell("cat $HOME/.ssh/id_rsa; echo 1 >> asked; read line")) as run,

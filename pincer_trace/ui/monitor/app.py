@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import select
+import signal
 import threading
 from time import monotonic, time
 
@@ -71,6 +74,8 @@ class Watching(App[None], inherit_bindings=False):
         self.beside(self._follow())
         self.beside(self._look_after())
         self.set_interval(_FRAME, self.frame)
+        if not self.is_headless:
+            self.set_interval(_LOOK, end_without_terminal)
 
     def on_unmount(self) -> None:
         self._stopped.set()
@@ -214,7 +219,14 @@ class Watching(App[None], inherit_bindings=False):
         return [(said, BOLD), (words.middle(about, width - words.length([(said, BOLD)]) - 1, self.look.ellipsis), BOLD)]
 
     def on_resize(self) -> None:
+        """Another size; or the terminal is ours again after Ctrl-Z, and empty."""
+        self.questions.guard.typed(monotonic())
+        self.paint()
+
+    def paint(self) -> None:
+        """Draw everything, whatever is there."""
         self._drawn = (-1, 0)
+        self.refresh(layout=True)
         self.call_after_refresh(self.frame)
 
     def on_questions_pane_opened(self) -> None:
@@ -247,6 +259,8 @@ class Watching(App[None], inherit_bindings=False):
         """What a key means; whether it meant something."""
         if key in ("q", "ctrl+c", "ctrl+q"):
             self.exit()
+        elif key == "ctrl+l":
+            self.paint()
         elif key in ("question_mark", "f1"):
             self.push_screen(Help(self.look))
         elif len(key) == 1 and key.isdigit() and key.isascii():
@@ -316,3 +330,11 @@ class Watching(App[None], inherit_bindings=False):
         """One line is said of it by whoever started this: a traceback with its values would show foreign bytes."""
         self.failure = self._exception
         self._close_messages_no_wait()
+
+
+def end_without_terminal() -> None:
+    """A terminal that has hung up reads as empty for ever; its signal goes to a shell, which may not pass it on."""
+    poll = select.poll()
+    poll.register(0, 0)
+    if poll.poll(0):
+        os.kill(os.getpid(), signal.SIGHUP)  # its default action, which `start` has restored

@@ -35,6 +35,7 @@ KEYS = (
     ("!", "denials only, or all"),
     ("p", "the tree of processes; Enter there: only this process"),
     ("v", "verify the log"),
+    ("Ctrl-L", "draw the screen anew (Ctrl-Z: to the shell)"),
     ("Tab", "to the next part of the screen"),
     ("q", "leave; the session goes on"),
 )
