@@ -182,6 +182,16 @@ def test_bench_measures_the_ledger(tmp_path: Path) -> None:
     assert "ledger: 4,000 records" in done.stdout and "the same with --durable" in done.stdout
 
 
+def test_bench_measures_the_monitor(tmp_path: Path) -> None:
+    file = tmp_path / "measured.json"
+    done = bench("--quick", "--only", "monitor", "--operations", "4000", "--json", str(file))
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(file.read_text())["benchmarks"]["monitor"]
+    assert found["records"] == 4000 and found["counted_seconds"] is not None
+    assert found["short_bytes_a_second"] > 0, "it draws while records come"
+    assert "first paint after them" in done.stdout
+
+
 def test_bench_says_what_does_not_run() -> None:
     done = bench("--only", "startup", "--rounds", "1", "--operations", "200", "--command", "false")
     assert done.returncode == 0

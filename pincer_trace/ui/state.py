@@ -1,8 +1,8 @@
 """What a live view shows of a session, grown record by record. Pure: no clock, no file, no terminal.
 
-Decisions become rows. What one process does to the files of one directory within a short time is one row with a count,
-and where more rows than a person can read would begin, they are folded further: into one for a program, for an effect,
-for all. So a flood stays a few lines, and the memory is bounded; counters count everything.
+Decisions become rows. What one program does to the files of one directory within a short time is one row with a count,
+whichever of its processes does it. Where more rows than a person can read would begin, they are folded further: into
+one for a program, for an effect, for all. So a flood stays a few lines, and the memory is bounded; counters count all.
 """
 
 from __future__ import annotations
@@ -332,7 +332,7 @@ def _keys(record: Record, kind: str) -> Sequence[object]:
     if record["kind"] == "reads":  # what a program reads is one row
         return ("reads", exe), ("reads",)
     return (
-        (kind, record.get("pid"), exe, effect, rule, record.get("code"), _directory(path)),
+        (kind, exe, effect, rule, record.get("code"), _directory(path)),
         (kind, exe, effect, rule),
         (kind, effect),
         (kind,),

@@ -69,10 +69,15 @@ def test_what_is_alike_is_one_row_for_a_while(make):
 
 @pytest.mark.parametrize(
     "other",
-    [{"pid": 8}, {"exe": "/bin/sh"}, {"effect": "unlink"}, {"path": "/h/x/.bashrc"}, {"rule": "r:1"}, {"native": True}],
+    [{"exe": "/bin/sh"}, {"effect": "unlink"}, {"path": "/h/x/.bashrc"}, {"rule": "r:1"}, {"native": True}],
 )
 def test_what_differs_is_a_row_of_its_own(make, other):
     assert len(applied(make.denied(), make.denied(**other)).rows()) == 2
+
+
+def test_processes_of_one_program_share_a_row(make):
+    (row,) = applied(*(make.denied(pid=pid) for pid in range(5))).rows()
+    assert (row.count, list(row.pids)) == (5, [0, 1, 2, 3, 4])
 
 
 def test_a_row_that_goes_on_ends_after_a_while(make):
