@@ -375,7 +375,8 @@ async def test_p54_a_new_question_takes_no_answer_of_another(house):
         line = next(at for at, each in enumerate(seen.text().splitlines()) if "write /w/x" in each)
         for number in range(3):
             house.ask(b"/w/%d" % number)
-        await seen.see("4 questions")
+        await seen.see("4 questions", "a allow once")
+        assert seen.app.questions._listening, "whoever floods with questions keeps nobody from answering"
         assert seen.app.questions.opened == first.id and "write /w/x" in seen.text().splitlines()[line]
         house.questions.answer(first.id, "deny", _somebody(), time.clock_gettime(time.CLOCK_BOOTTIME))
         await seen.see("3 questions")

@@ -301,6 +301,7 @@ class Watching(App[None], inherit_bindings=False):
             self.beside(self._give(question.id, kind))
 
     async def _give(self, number: int, kind: str) -> None:
+        self.tell("sent; the supervisor has not taken it yet")
         self.heard(await asyncio.to_thread(answering.answer, self.facts, number, kind))
 
     async def _ask_again(self, number: int, told: dict[str, Any]) -> None:

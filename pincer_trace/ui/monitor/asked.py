@@ -53,6 +53,7 @@ class QuestionsPane(Pane, can_focus=True):
         self._version: object = None  # what of the open one was on the screen
         self._listening = False
         self._headless = False
+        self._lines = (0, 0)  # where the open question begins, and how many lines it has
         self._spots: dict[
             int, int | list[tuple[int, int, str]]
         ] = {}  # by line: a question, or keys from column to column
@@ -121,7 +122,9 @@ class QuestionsPane(Pane, can_focus=True):
         self._spots = {}
         chosen = self.open_question
         if chosen is not None:
-            for line, base, spot in self._card(width, height - len(lines), now):
+            card = self._card(width, height - len(lines), now)
+            self._lines = len(lines), len(card)
+            for line, base, spot in card:
                 if spot is not None:
                     self._spots[len(lines)] = spot
                 lines.append((line, base))
@@ -143,7 +146,7 @@ class QuestionsPane(Pane, can_focus=True):
     def drawn(self) -> None:
         """After what `draw` gave has gone to the terminal: from now on the open question is seen as it is."""
         chosen = self.open_question
-        version = None if chosen is None else (chosen.id, chosen.since, self.size, self._place())
+        version = None if chosen is None else (chosen.id, chosen.since, self.size.width, self.region.y, self._lines)
         if version is None or not self.display:
             self._version = None
             self.guard.hidden()
@@ -154,9 +157,6 @@ class QuestionsPane(Pane, can_focus=True):
     def on_resize(self) -> None:
         self.redraw()
         self.call_after_refresh(self.drawn)
-
-    def _place(self) -> int:
-        return self.region.y
 
     def _brief(self, each: Pending, width: int, now: float) -> Line:
         look, told = self.look, each.told
