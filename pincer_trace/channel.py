@@ -92,13 +92,13 @@ class Channel:
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._clients: dict[int, _Client] = {}
         self._thread: threading.Thread | None = None
+        self._selector = selectors.DefaultSelector()
         try:
             self._listener.bind(address(self.name))
             self._listener.listen(MOST_CLIENTS)
             self._listener.setblocking(False)
         except BaseException:
-            self._listener.close()
-            os.close(self._wake)
+            self._let_go()
             raise
 
     def facts(self) -> Message:
@@ -124,35 +124,39 @@ class Channel:
             self.tell()
             self._thread.join()
             self._thread = None
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self._selector.close()
         self._listener.close()
         os.close(self._wake)
 
     # -- the thread ------------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._listener, selectors.EVENT_READ)
-            selector.register(self._wake, selectors.EVENT_READ)
-            while True:
-                for key, events in selector.select(1.0 if any(c.outgoing for c in self._clients.values()) else None):
-                    if key.fd == self._wake:
-                        os.eventfd_read(self._wake)
-                        if self._closing:
-                            for client in list(self._clients.values()):
-                                self._drop(client, selector)
-                            return
-                        for client in [each for each in self._clients.values() if each.watches]:
-                            self._inform(client)
-                            self._turn(client, 0, selector)
-                    elif key.data is None:
-                        self._accept(selector)
-                    elif key.data.connection.fileno() >= 0:  # else it was dropped in this round
-                        self._turn(key.data, events, selector)
-                late = monotonic() - STUCK
-                for client in [each for each in self._clients.values() if each.outgoing and each.stuck < late]:
-                    self._drop(client, selector)
+        selector = self._selector
+        selector.register(self._listener, selectors.EVENT_READ)
+        selector.register(self._wake, selectors.EVENT_READ)
+        while True:
+            for key, events in selector.select(1.0 if any(c.outgoing for c in self._clients.values()) else None):
+                if key.fd == self._wake:
+                    os.eventfd_read(self._wake)
+                    if self._closing:
+                        for client in list(self._clients.values()):
+                            self._drop(client)
+                        return
+                    for client in [each for each in self._clients.values() if each.watches]:
+                        self._inform(client)
+                        self._turn(client, 0)
+                elif key.data is None:
+                    self._accept()
+                elif key.data.connection.fileno() >= 0:  # else it was dropped in this round
+                    self._turn(key.data, events)
+            late = monotonic() - STUCK
+            for client in [each for each in self._clients.values() if each.outgoing and each.stuck < late]:
+                self._drop(client)
 
-    def _accept(self, selector: selectors.BaseSelector) -> None:
+    def _accept(self) -> None:
         try:
             connection, _ = self._listener.accept()
         except OSError:  # it went away again, or we have no descriptor for it
@@ -171,7 +175,7 @@ class Channel:
             connection.close()
             return
         self._clients[connection.fileno()] = client
-        selector.register(connection, selectors.EVENT_READ, client)
+        self._selector.register(connection, selectors.EVENT_READ, client)
 
     def _admit(self, connection: socket.socket) -> tuple[_Client | None, str]:
         """The client, or None and why it is none."""
@@ -190,22 +194,22 @@ class Channel:
         peer.close()
         return None, refusal
 
-    def _drop(self, client: _Client, selector: selectors.BaseSelector) -> None:
-        selector.unregister(client.connection)
+    def _drop(self, client: _Client) -> None:
+        self._selector.unregister(client.connection)
         del self._clients[client.connection.fileno()]
         client.connection.close()
         client.peer.close()
         if client.watches and not any(each.watches for each in self._clients.values()):
             self._watched(False)
 
-    def _turn(self, client: _Client, events: int, selector: selectors.BaseSelector) -> None:
+    def _turn(self, client: _Client, events: int) -> None:
         """Read what it says, write on, drop it where that cannot be."""
         if not self._exchange(client, events):
-            self._drop(client, selector)
+            self._drop(client)
             return
         wanted = selectors.EVENT_READ if not client.outgoing else selectors.EVENT_WRITE
-        if wanted != selector.get_key(client.connection).events:
-            selector.modify(client.connection, wanted, client)
+        if wanted != self._selector.get_key(client.connection).events:
+            self._selector.modify(client.connection, wanted, client)
 
     def _exchange(self, client: _Client, events: int) -> bool:
         """Read what it says, or write on; False when it is to be dropped."""

@@ -10,7 +10,6 @@ import fcntl
 import os
 
 _TIOCGPTN = 0x80045430  # ioctl_tty(2)
-_LIMIT = 256
 
 
 class Terminals:
@@ -27,8 +26,7 @@ class Terminals:
         except OSError:
             return  # of another devpts instance: not ours to vouch for
         found = os.fstat(pin)
-        if len(self._pins) >= _LIMIT:
-            self._forget_closed()
+        self._forget_closed()
         old = self._pins.pop((found.st_dev, found.st_ino), -1)
         if old >= 0:
             os.close(old)
