@@ -29,6 +29,7 @@ _FORWARDED = (
     signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGTSTP, signal.SIGCONT, signal.SIGUSR1,
     signal.SIGUSR2, signal.SIGWINCH, signal.SIGALRM,
 )  # fmt: skip
+_STOPS = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 _WATCHED = (*_FORWARDED, signal.SIGTTIN, signal.SIGTTOU, signal.SIGPIPE)
 
 
@@ -113,6 +114,7 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
 
     libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)  # if the engine dies, the tree comes to us, to be ended
     ours, engines = socket.socketpair()
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)  # until the engine has left our group, Ctrl-Z would stop it
     engine = os.fork()
     if engine == 0:
         ours.close()
@@ -317,7 +319,7 @@ class _Front:
         if number not in _FORWARDED:
             return
         if self._worker < 0:
-            if code != _SI_KERNEL:
+            if code != _SI_KERNEL or number == signal.SIGTSTP:
                 self._early.append(number)  # the command is not known yet
             return
         if code == _SI_KERNEL and self._runs():

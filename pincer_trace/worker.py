@@ -150,7 +150,6 @@ def _become(plan: Plan, report: int) -> None:
             signal.SIGXFSZ,
         ):  # Python ignores these two; programs expect the default
             signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         step = "descriptors"
         _close_others([*plan.keep, report])
         for descriptor in plan.keep:
@@ -167,6 +166,7 @@ def _become(plan: Plan, report: int) -> None:
         step = "filter"
         listener = libc.install_filter(plan.filter)
         os.write(report, b"listener %d\n" % listener)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # only now: nobody waits any more for us, who may be stopped
         step = "execve"
         try:
             os.execve(plan.path, plan.arguments, plan.environment)

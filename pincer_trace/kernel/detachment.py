@@ -16,12 +16,15 @@ _HEEDED = {  # what cannot be ignored, what `wait` needs, and what the kernel se
 
 
 def detach(*heeded: signal.Signals) -> None:
-    """Take a process group of our own, /dev/null for all three streams (P76), and be neither traced nor dumped (P45).
+    """Take a session of our own, /dev/null for all three streams (P76), and be neither traced nor dumped (P45).
+
+    A group of our own would not do: while a parent in the shell's session lives, the kernel does not take the worker's
+    group for orphaned, and one that is stopped would stay so when its terminal is gone.
 
     All signals but `heeded` and the vital ones are ignored from now on: SIGIO of a broken lease, say, would end us.
     After the fork: the worker must stay readable.
     """
-    os.setpgid(0, 0)
+    os.setsid()
     for number in signal.valid_signals() - _HEEDED - set(heeded):
         signal.signal(number, signal.SIG_IGN)
     null = os.open(os.devnull, os.O_RDWR)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import time
 from _thread import allocate_lock, start_new_thread
 
@@ -25,11 +26,14 @@ _REFILL = 2.0  # seconds for each one more
 
 
 def say(message: str) -> None:
-    """One line of ours on standard error, if it can be written."""
+    """One line of ours on standard error, if it can be written. With `stty tostop` it stops no background job."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTTOU])
     try:
         os.write(2, b"pincer-trace: " + message.encode("utf-8", "replace") + b"\n")
     except OSError:
         pass  # closed or full: nobody listens
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def pane_for(options: RunOptions) -> Pane | None:

@@ -19,6 +19,8 @@ import pytest
 import support
 from hazards.path_programs.terminal import Terminal
 from hazards.path_programs.tools import give, python
+from hazards.programs import p_kit as kit
+from hazards.programs.p_kit import PATIENCE, until
 from support import children
 
 pytestmark = pytest.mark.both_identities
@@ -153,6 +155,48 @@ def test_p76_ctrl_z_and_bg(runner: support.Runner) -> None:
         terminal.expect("status=6\n", 5)
 
 
+def test_p76_ctrl_z_while_it_starts(runner: support.Runner) -> None:
+    """While the engine is still in our group: it must not be stopped where nobody could see it, and we obey."""
+    line = both(runner, "sh", "-c", "echo up; exit 4")[1]
+    with shell(runner) as terminal:
+        terminal.send(
+            f"{line}; echo first=$?\n"
+        )  # the next start finds all in the cache: its first child is the engine
+        terminal.expect("first=4\n")
+        terminal.expect("ready> ")
+        terminal.send(f"{line}\n")
+        for _ in until("an engine in the front's group", PATIENCE):
+            found = [(front, child) for front in kit.children(terminal.pid) for child in kit.children(front)]
+            if found:
+                break
+        (front, engine), *_ = found
+        assert os.getpgid(engine) == front
+        terminal.send("\x1a")
+        terminal.expect("Stopped")
+        terminal.expect("ready> ")
+        terminal.send("fg\n")
+        terminal.expect("\nup\n")
+        terminal.expect("ready> ")
+        terminal.send("echo status=$?\n")
+        terminal.expect("status=4\n")
+
+
+def test_p76_what_is_stopped_ends_with_its_terminal(runner: support.Runner) -> None:
+    """The kernel ends a stopped group that nobody can continue any more: its engine is nobody who could."""
+    for line in both(runner, "sh", "-c", "echo $$-up; read word"):
+        with shell(runner) as terminal:
+            terminal.send(f"{line}\n")
+            terminal.expect("-up\n")
+            (front,) = kit.children(terminal.pid)
+            tree = [front, *(below for child in kit.children(front) for below in (child, *kit.children(child)))]
+            terminal.send("\x1a")
+            terminal.expect("Stopped")
+            os.kill(terminal.pid, signal.SIGKILL)  # else the shell would end its jobs by itself
+        for _ in until("all have ended", PATIENCE):
+            if all(kit.state(pid) in "ZX" for pid in tree):
+                break
+
+
 def test_p76_background_jobs_of_the_tree_go_on(runner: support.Runner) -> None:
     """A job in a process group of its own is not stopped by the terminal: it must not be held either.
 
@@ -271,6 +315,15 @@ def test_p76_the_terminal_is_the_workers(runner: support.Runner) -> None:
             terminal.send("line\n\x04")
             terminal.expect("rest 5\n")
             assert terminal.end() == 0
+
+
+def test_p76_our_own_lines_stop_no_background_job(runner: support.Runner) -> None:
+    """`stty tostop` is for what jobs write; a command that writes nothing goes on, whatever we say."""
+    line = shlex.join(command(runner, "true", quiet=False))
+    with shell(runner) as terminal:
+        terminal.send(f"stty tostop; {line} & wait $!; echo status=$?\n")
+        terminal.expect("to watch it")
+        terminal.expect("status=0\n")
 
 
 def test_p76_a_background_reader_is_stopped(runner: support.Runner) -> None:
