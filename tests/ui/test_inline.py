@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 
 import pytest
 import support
@@ -11,6 +12,8 @@ from hazards.path_programs.terminal import Terminal
 from hazards.path_programs.tools import give
 from hazards.programs.p_kit import PATIENCE, children, new_sessions, state, until
 from screens import Screen
+
+from pincer_trace.ui.inline.footer import Footer
 
 pytestmark = pytest.mark.both_identities
 
@@ -20,7 +23,7 @@ extends = "default"
 
 [[rule]]
 effects = ["change"]
-paths = ["{workspace}/asked*"]
+paths = ["{workspace}/asked*", "{workspace}/*/asked*"]
 verdict = "confirm"
 reason = "the test asks"
 protection = true
@@ -123,6 +126,126 @@ def test_a_question_rings_and_is_answered_by_keys_that_are_not_the_program_s(run
         screen.see("second=1")
         assert not (runner.work / "asked-2").exists()
         screen.see("effects and")
+
+
+def test_p53_what_cannot_be_read_whole_is_not_allowed_here(runner: support.Runner) -> None:
+    """A name that goes on in the second line is; of a longer one the middle is missing, so only a no counts."""
+    inside, outside = "d" * 60, "e" * 200
+    give(runner, runner.work / inside / "x", b"")
+    give(runner, runner.work / outside / "x", b"")
+    script = f"echo one > {inside}/asked; echo first=$?; echo two > {outside}/asked; echo second=$?"
+    with Screen(runner, 80, 24) as screen:
+        screen.type(line(runner, script, "--confirm", "ask"))
+        screen.see("? 1")
+        screen.keys("C-]")
+        lines = ours(screen.see(" a allow once"))
+        first, second = (each.strip().replace(" by bash", "").strip("\u2026") for each in lines[1:3])
+        assert f"{inside}/asked" in first + second
+        screen.keys("a")
+        screen.see("first=0")
+        screen.see("? 2")
+        screen.keys("C-]")
+        shown = "".join(ours(screen.see(" d deny ")))
+        assert "too long" in shown and "allow once" not in shown
+        screen.keys("a")
+        screen.until(lambda lines: " - deny " in "".join(ours(lines)), "key that is seen")
+        assert not (runner.work / outside / "asked").exists()
+        screen.see(" d deny ")
+        screen.keys("d")
+        screen.see("second=1")
+
+
+def test_p53_no_key_answers_what_is_not_on_the_screen(runner: support.Runner) -> None:
+    """Where there is no room for our lines, every key is the program's; and what is moved must be seen anew."""
+    script = "read -N 2 keys; printf %q $keys; echo; read more; echo end=$?"
+    with Screen(runner, 90, 24) as screen:
+        screen.type(line(runner, f"(echo one > asked-1) & {script}", "--confirm", "ask"))
+        screen.see("? 1")
+        screen.keys("C-]")
+        screen.see(" a allow once")
+        screen.tmux("resize-window", "-y", "10")
+        screen.until(lambda lines: not any("allow once" in line for line in lines), "room")
+        screen.keys("C-]")
+        screen.keys("a")
+        screen.see(r"$'\035a'")
+        assert not (runner.work / "asked-1").exists()
+        screen.tmux("resize-window", "-y", "24")
+        screen.see("? 1")
+        screen.keys("C-]")
+        screen.see(" d deny ")
+        screen.keys("d")
+        screen.until(lambda lines: "? 1" not in "".join(lines), "answer")
+        screen.keys("Enter")
+        screen.see("end=0")
+
+
+def test_p53_a_key_for_a_question_that_is_gone_is_nobody_s(runner: support.Runner) -> None:
+    footer = Footer()
+    footer._state.apply_questions([{"id": 1, "effect": "write", "path": "/a", "waiting": 1, "held": 9.0}], 0.0)
+    assert footer.call() and footer.answering
+    footer._state.apply_questions([], 0.0)
+    footer.hear()
+    assert footer.answering
+
+
+LEADER_IN_FRONT = """\
+import os, signal
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+os.tcsetpgrp(0, os.getsid(0))
+print("taken", flush=True)
+signal.pause()
+"""
+DEAF_CHILD_IN_FRONT = """\
+import os, signal
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+child = os.fork()
+if not child:
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while True:
+        signal.pause()
+os.setpgid(child, child)
+os.tcsetpgrp(0, child)
+print("taken", flush=True)
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize("program", [LEADER_IN_FRONT, DEAF_CHILD_IN_FRONT], ids=["leader", "child"])
+def test_p76_the_program_does_not_choose_who_hears_the_person(runner: support.Runner, program: str) -> None:
+    """Whatever it makes the foreground group of its terminal: our own keys and `kill` reach the command."""
+    give(runner, runner.work / "program.py", program.encode())
+    words = line(runner, "").rpartition(" bash ")[0] + f" {runner.identity.python} program.py"
+    with Screen(runner, 90, 24) as screen:
+        screen.type(f"{words} & echo relay=$!; fg; echo status=$?")
+        screen.see("taken")
+        if program is LEADER_IN_FRONT:
+            screen.keys("C-z", "C-c")  # it has no job above it that could be stopped: as a shell, it ignores that
+            screen.see("KeyboardInterrupt")
+            screen.see("reads allowed")
+        else:
+            relay = next(int(each.partition("=")[2]) for each in screen.lines() if each.startswith("relay="))
+            os.kill(relay, signal.SIGTERM)
+            screen.see("status=143")
+
+
+def test_p53_only_ascii_where_the_terminal_may_take_other_bytes_for_controls(runner: support.Runner) -> None:
+    """U+06DB is DB 9B in UTF-8, and 9B begins a control sequence on a terminal of one byte a character."""
+    plain = "env LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 "
+    words = line(runner, r"printf 'x\333\23324;1Hy\n'; read word").replace(" -I ", " -P ", 1)
+    with Screen(runner, 90, 24) as screen:
+        screen.type(plain + words)
+        screen.see("x?24;1Hy")
+        screen.keys("Enter")
+        screen.see("reads allowed")
+
+
+def test_standard_error_that_is_elsewhere_stays_there(runner: support.Runner) -> None:
+    with Screen(runner, 90, 24) as screen:
+        screen.type(line(runner, "echo out; echo mistake >&2") + " 2> errors; echo over=$?")
+        screen.see("over=0")
+        assert not any(each.startswith("mistake") for each in screen.lines())
+    assert (runner.work / "errors").read_text().startswith("mistake\n")
 
 
 def test_without_a_terminal_it_is_a_mistake(runner: support.Runner) -> None:

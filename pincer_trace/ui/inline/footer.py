@@ -14,6 +14,7 @@ from rich.color import ColorSystem
 from rich.style import Style
 
 from pincer_trace.errors import UserError
+from pincer_trace.twin.grants import YES
 from pincer_trace.ui import words
 from pincer_trace.ui.feed import Feed
 from pincer_trace.ui.follow import Follower
@@ -41,6 +42,8 @@ ANSWERS = {  # key: the answer, and what is said of it
 }
 _BELOW = 3  # lines under the first
 _LATEST = 200  # rows that are looked through for denials
+_DEAF = 1.0  # seconds after an open question has closed by itself
+_PROGRAM = 24  # columns of a program's name: it must not push the object's away
 _TOLD = 4.0  # seconds that the outcome of an answer stays
 _LOOKS = 0.2  # seconds between two looks into the log
 
@@ -58,13 +61,15 @@ class Footer:
         self._feed: Feed | None = None
         self._looked = 0.0
         self._opened: int | None = None
-        self._shown: tuple[int, float] | None = None  # which question is on the screen, as it is since then
+        self._shown: tuple[int, float, bool] | None = None  # which question is on the screen, as it is since then
         self._guard = Guard()
         self._said = ""
         self._said_at = 0.0
         self._drawing = False
         self._announced: set[int] = set()
         self._titled = False
+        self._deaf_until = 0.0
+        self._whole = False  # all that a yes means is on the screen
 
     # -- what is known -------------------------------------------------------------------------------------------
 
@@ -100,7 +105,7 @@ class Footer:
 
     def _connect(self) -> None:
         facts = self._follower.facts() if self._follower is not None else None
-        if facts is None or "feed" not in facts:
+        if facts is None or "feed" not in facts or facts["state"] != "running":
             return
         self._facts = facts
         self._places = words.Places(facts)
@@ -123,12 +128,14 @@ class Footer:
             while self._feed is not None and (news := self._feed.news(0)) is not None:
                 if isinstance(news.get("questions"), list):
                     self._state.apply_questions(news["questions"], monotonic())
-        except UserError:
-            self.close()
+        except UserError:  # the run has ended, or we were too slow for it: `look` finds out
+            if self._feed is not None:
+                self._feed.close()
+            self._feed = None
             self._state.apply_questions([], monotonic())
-            self._path = ""  # the run has ended
-        if self._state.asked.find(self._opened) is None:
+        if self._opened is not None and self._state.asked.find(self._opened) is None:
             self._opened = None
+            self._deaf_until = monotonic() + _DEAF
 
     def close(self) -> None:
         """Let go of the session."""
@@ -147,8 +154,20 @@ class Footer:
 
     @property
     def answering(self) -> bool:
-        """Whether keys are ours."""
-        return self._opened is not None
+        """Whether keys are ours: also for a moment after the question has closed by itself, under a key."""
+        return self._opened is not None or monotonic() < self._deaf_until
+
+    @property
+    def plain(self) -> bool:
+        """Whether the terminal shows only ASCII."""
+        return self._look.plain
+
+    def moved(self, *, visible: bool) -> None:
+        """The lines are elsewhere now, or nowhere: an open question must be seen anew before it is answered."""
+        self._guard.hidden()
+        self._shown = None
+        if not visible:
+            self._opened = None
 
     def call(self) -> bool:
         """Ctrl-]: open the oldest question, the waiting ones first. False where there is none."""
@@ -164,7 +183,8 @@ class Footer:
         """What was typed while a question is open. Only one key by itself counts, and only when the guard listens."""
         now = monotonic()
         chosen = self._state.asked.find(self._opened)
-        listens = self._guard.listens(now)
+        seen = chosen is not None and (chosen.id, chosen.since, self._whole) == self._shown
+        listens = seen and self._guard.listens(now)
         self._guard.typed(now)
         if typed in ("\x1b", "\x1d", "q", "\x03") or chosen is None:
             self._opened = None
@@ -173,10 +193,14 @@ class Footer:
             self._opened = numbers[(numbers.index(chosen.id) + 1) % len(numbers)]
             self._shown = None
             self._guard.hidden()
-        elif typed in ANSWERS and listens:
+        elif typed in self._answers() and listens:
             self._opened = None
             self._say(answer(self._facts, chosen.id, ANSWERS[typed][0]).words)
             self.hear()
+
+    def _answers(self) -> dict[str, tuple[str, str]]:
+        """What can be answered: a yes only to what can be read whole."""
+        return {key: said for key, said in ANSWERS.items() if self._whole or said[0] not in YES}
 
     def _say(self, text: str) -> None:
         self._said, self._said_at = words.copied(text), monotonic()
@@ -190,7 +214,7 @@ class Footer:
             self._said = ""
         chosen = self._state.asked.find(self._opened)
         below = self._card(chosen, width, now) if chosen is not None else self._below(width, now)
-        seen = (chosen.id, chosen.since) if chosen is not None else None
+        seen = (chosen.id, chosen.since, self._whole) if chosen is not None else None
         if seen is not None and seen != self._shown:
             self._guard.seen(now)
         self._shown = seen
@@ -252,30 +276,45 @@ class Footer:
         return [(head, OF_MARKS[row.kind]), (target, PLAIN), (times, BOLD), (f"  {reason}" if rest > 8 else "", DIM)]
 
     def _brief(self, each: Pending, width: int, now: float) -> Line:
+        head, target, by = self._parts(each, now)
+        room = max(width - len(head) - words.length([(by, DIM)]), 8)
+        shown = words.middle(target, room, self._look.ellipsis)
+        return [(head, ASK if each.waiting else DIM), (shown, BOLD), (by, DIM)]
+
+    def _parts(self, each: Pending, now: float) -> tuple[str, str, str]:
+        """Which question, the names whole, and who asks."""
         look, told = self._look, each.told
         left = f"{max(each.until - now, 0):.0f} s" if each.waiting else "late"
+        by = words.cut(f" by {look.encoded(words.program(told.get('exe')))}", _PROGRAM, look.ellipsis)
         head = f" ? {each.id} {left:>5} {words.text(told.get('effect'), 12)} "
-        by = f" by {words.program(told.get('exe'))}"
-        room = max(width - len(head) - len(by), 8)
-        target = words.middle(look.encoded(_target(each, self._places)), room, look.ellipsis)
-        return [(head, ASK if each.waiting else DIM), (target, BOLD), (by, DIM)]
+        return head, look.encoded(_target(each, self._places)), by
 
     def _card(self, each: Pending, width: int, now: float) -> list[Line]:
-        """The open question: what and by whom, why and how long, the keys."""
+        """The open question: what and by whom, why and how long, the keys. A long name goes on in the second line."""
         look, told = self._look, each.told
-        line = self._brief(each, width, now)
-        line[0] = (line[0][0].replace(" ? ", " > ", 1), ASK)
-        why = words.text(told.get("reason"), 500)
-        manner = f"{words.text(told.get('manner'), 100)}; " if told.get("manner") else ""
-        covers = f"a yes covers {words.name(told['covers'], 100)}; " if told.get("covers") else ""
-        said = words.cut(look.encoded(f"{manner}{covers}{why}"), width - 4, look.ellipsis)
+        head, target, by = self._parts(each, now)
+        head = head.replace(" ? ", " > ", 1)
+        manner = f"{words.text(told.get('manner'), 1000)}; " if told.get("manner") else ""
+        covers = f"a yes covers {words.name(told['covers'], 1000)}; " if told.get("covers") else ""
+        means = look.encoded(manner + covers)
+        first, second = max(width - len(head) - words.length([(by, DIM)]), 8), max(width - 4, 1)
+        shown = words.cut(target, first, look.ellipsis)
+        rest = "" if shown == target else look.ellipsis + target[len(shown) - len(look.ellipsis) :]
+        self._whole = not (rest and means) and words.length([(rest + means, PLAIN)]) <= second
+        if not self._whole:
+            shown = words.middle(target, first, look.ellipsis)
+            said = "too long to be read whole here: pincer-trace monitor shows it, in another terminal"
+        else:
+            said = rest or means + look.encoded(words.text(told.get("reason"), 500))
+        line: Line = [(head, ASK), (shown, BOLD), (by, DIM)]
         listens = self._guard.listens(now)
         style, said_by = (KEY, PLAIN) if listens else (DIM, DIM)
         keys: Line = [("   ", PLAIN)]
-        for key, (_, does) in ANSWERS.items():
+        for key, (_, does) in self._answers().items():
             keys += [(key if listens else "-", style), (f" {does}  ", said_by)]  # a key that is shown counts
         more = [("n", KEY), (" next  ", DIM)] if len(self._state.asked) > 1 else []
-        return [line, [(f"   {said}", PLAIN)], [*keys, *more, ("Esc", KEY), (" back", DIM)]]
+        why: Line = [(f"   {words.cut(said, second, look.ellipsis)}", BOLD if rest else PLAIN)]
+        return [line, why, [*keys, *more, ("Esc", KEY), (" back", DIM)]]
 
     def _rendered(self, line: Line, width: int) -> str:
         """As escape sequences, cut at `width` columns."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 _SAVE, _RESTORE = "\x1b7", "\x1b8"
 _PLAIN = "\x1b[m"
 _ERASE = "\x1b[K"
+_NARROWEST = 40  # columns in which our lines say something
 _FIRST_OF_TITLES, _LAST_OF_TITLES = "\x1b[22;0t", "\x1b[23;0t"
 
 
@@ -18,7 +19,8 @@ class Region:
     def __init__(self, rows: int, columns: int, height: int) -> None:
         self.rows = rows
         self.columns = columns
-        self.height = height if rows >= 3 * height else 0  # else there is no room: the program has it all
+        roomy = rows >= 3 * height and columns >= _NARROWEST
+        self.height = height if roomy else 0  # else there is no room: the program has it all
         self._drawn: list[str] = []
 
     @property

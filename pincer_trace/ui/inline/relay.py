@@ -38,7 +38,9 @@ _REDRAW = 0.1  # seconds between two drawings, while much happens
 _IDLE = 0.5
 _CALLS = b"\x1d"  # Ctrl-], as in telnet(1): our keys
 _SUSPENDED, _ENDED = b"s", b"e"  # what the leader says of its job
-_WATCHED = (signal.SIGWINCH, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGCONT)
+_PASSED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)  # to the job
+_WATCHED = (signal.SIGWINCH, signal.SIGCONT, *_PASSED)
+_STOPS = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 
 
 def run(options: RunOptions, front: Callable[..., int]) -> int:
@@ -75,16 +77,26 @@ def _lead(options: RunOptions, front: Callable[..., int], slave: int, says: int,
         os.setsid()
         fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
         for stream in (0, 1, 2):
-            os.dup2(slave, stream)
+            if stream < 2 or os.isatty(2):  # `2> errors` stays that
+                os.dup2(slave, stream)
         if slave > 2:
             os.close(slave)
-        signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # we give the terminal away from its background
+        # The program can make us the foreground group: as a shell, we are neither stopped by keys nor ended by them.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, (*_PASSED, signal.SIGCONT))
+        stops = {number: signal.signal(number, signal.SIG_IGN) for number in _STOPS}
         job = os.fork()
         if job == 0:
             os.close(says)
+            _to_the_front(os.getpid())
+            for number, action in stops.items():
+                signal.signal(number, action)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             _be_front(options, front, begins)
         os.close(begins)
         _to_the_front(job)
+        for number in (*_PASSED, signal.SIGCONT):
+            signal.signal(number, lambda number, _frame: _tell(job, number))
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         while True:
             _, how = os.waitpid(job, os.WUNTRACED)
             if not os.WIFSTOPPED(how):
@@ -106,12 +118,25 @@ def _to_the_front(job: int) -> None:
         os.tcsetpgrp(0, job)
 
 
+def _tell(job: int, number: int) -> None:
+    """What the relay tells us is for the job, whichever group the program has put in the foreground."""
+    if number == signal.SIGCONT:
+        _to_the_front(job)
+        with contextlib.suppress(OSError):
+            os.killpg(job, number)
+        return
+    try:
+        os.tcgetpgrp(0)
+    except OSError:  # the terminal is gone: when we end, the kernel tells all that are in its foreground
+        os._exit(FAILURE)
+    with contextlib.suppress(OSError):
+        os.kill(job, number)
+
+
 def _be_front(options: RunOptions, front: Callable[..., int], begins: int) -> None:
     """The run, in a process of its own. Never returns."""
     status = FAILURE
     try:
-        _to_the_front(os.getpid())
-        signal.signal(signal.SIGTTOU, signal.SIG_DFL)
         options.ui = "none"
 
         def began(path: str) -> None:
@@ -143,6 +168,8 @@ class _Relay:
         self._region = region
         self._footer = footer
         self._filter = Filter()
+        # Elsewhere the bytes of a character that is none there could be a control character: only ASCII is shown.
+        self._encoding = "ascii" if footer.plain else "utf-8"
         self._typed = b""
         self._kept: list[int | list[bytes | int]] = termios.tcgetattr(0)
         self._drawn_at = 0.0
@@ -160,6 +187,8 @@ class _Relay:
                 self._turn()
         finally:
             self._give_back()
+            if self._status is None and not self._hung_up:  # we failed: the program must not wait for us
+                self._hang_up()
             os.waitpid(self._leader, 0)
             self._footer.close()
         if self._status is not None and self._status < 0:  # ended by a signal: so do we, for the shell's sake
@@ -262,7 +291,7 @@ class _Relay:
                 return
             before, called, data = data.partition(_CALLS)
             self._typed = (self._typed + before)[:_TYPED]
-            if called and not self._footer.call():
+            if called and not (self._region.height and self._footer.call()):
                 self._typed += called  # nothing waits for an answer: it is the program's
         self._pass_on()
 
@@ -309,14 +338,10 @@ class _Relay:
             self._write(self._region.end())
             self._region = Region(rows, columns, _HEIGHT)
             self._write(self._region.begin())
+            self._footer.moved(visible=bool(self._region.height))
             _resize(self._master, self._region.above, columns)
         elif number != signal.SIGCONT and not self._hung_up:
-            with contextlib.suppress(OSError):
-                os.kill(self._leader_job(), number)
-
-    def _leader_job(self) -> int:
-        """The group that has the new terminal."""
-        return -os.tcgetpgrp(self._master)
+            os.kill(self._leader, number)
 
     def _suspend(self) -> None:
         """The job was stopped: so are we, until the shell lets us go on."""
@@ -324,14 +349,17 @@ class _Relay:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCONT])
         os.kill(os.getpid(), signal.SIGSTOP)
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCONT])
+        if self._hung_up:
+            return
         rows, columns = _size()
         self._region = Region(rows, columns, _HEIGHT)
+        self._footer.moved(visible=bool(self._region.height))
         _resize(self._master, self._region.above, columns)
         self._take()
-        os.kill(self._leader_job(), signal.SIGCONT)
+        os.kill(self._leader, signal.SIGCONT)
 
     def _write(self, text: str) -> None:
-        data = text.encode("utf-8", "replace")
+        data = text.encode(self._encoding, "replace")
         while data:
             try:
                 data = data[os.write(1, data) :]
