@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import support
 
@@ -17,10 +17,13 @@ class Screen:
 
     prompt = "ready> "
 
-    def __init__(self, runner: support.Runner, columns: int = 90, rows: int = 24) -> None:
+    def __init__(
+        self, runner: support.Runner, columns: int = 90, rows: int = 24, environment: Mapping[str, str] | None = None
+    ) -> None:
         self._runner = runner
         self._socket = runner.base / "tmux"
         self.environment = support.environment(runner.identity, runner.home) | {"TERM": "xterm-256color"}
+        self.environment |= environment or {}
         os.chown(runner.base, runner.identity.uid, runner.identity.gid)
         size = ["-x", str(columns), "-y", str(rows)]
         self.tmux("new-session", "-d", *size, f"env PS1='{self.prompt}' sh")

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _PATIENCE = 5.0  # seconds for an answer of the server
 _LEAST = 20  # lines of a pane that can give some away
+# Where Python imports from: as here, where that was checked (P81). The server's environment is another, and older, one.
+_IMPORTS = ("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONPLATLIBDIR", "PYTHONPYCACHEPREFIX")
 _PLACES = "/usr/local/bin:/usr/bin:/bin"
 
 
@@ -65,7 +67,8 @@ class Pane:
         isolation = "-I" if sys.flags.isolated else "-P"
         words = [sys.executable, isolation, "-m", "pincer_trace", "monitor", "--compact", session]
         opens = ["split-window", "-d", "-v", "-P", "-F", "#{pane_id}", "-l", size, "-t", self._ours, "-c", "/"]
-        status, told = self._ask(*opens, *words)
+        places = [word for name in _IMPORTS for word in ("-e", f"{name}={os.environ.get(name, '')}")]
+        status, told = self._ask(*opens, *places, *words)
         if status:
             return f"tmux says: {_first(told)}"
         self._opened = told.strip()

@@ -111,3 +111,16 @@ def test_where_no_pane_can_be_lines_have_to_do(runner: support.Runner) -> None:
         assert panes(screen) == 1
         screen.type("exit")
         screen.see(screen.prompt.strip())
+
+
+def test_p81_the_pane_imports_from_where_the_run_does(runner: support.Runner) -> None:
+    """The tmux server's environment may name places that nobody has checked, which an earlier run could write to."""
+    planted = give(runner, runner.base / "planted" / "textual.py", b"raise SystemExit(1)\n")
+    with Screen(runner, 100, 44, environment={"PYTHONPATH": str(planted.parent)}) as screen:
+        words = line(runner, "read word", "--ui", "tmux").replace(" -I ", " -P ", 1)
+        screen.type(f"echo path=$PYTHONPATH; unset PYTHONPATH; {words}")
+        screen.see(f"path={planted.parent}")
+        screen.until(lambda _: panes(screen) > 1, "pane")
+        screen.see("running", BELOW)
+        screen.type("go")
+        screen.see("reads allowed", ABOVE)
