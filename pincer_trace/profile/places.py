@@ -266,9 +266,9 @@ def _own_directories(kept: Iterable[bytes], holders: tuple[bytes, ...]) -> tuple
     own[_real(sys.executable or "/nonexistent")] = None
     exposed: dict[bytes, None] = {}
     in_venv = sys.prefix != sys.base_prefix  # the prefix of a system Python, /usr, is no one's to close
-    for entry in [*sys.path, sys.prefix] if in_venv else sys.path:
-        if not entry or not os.path.exists(entry):
-            continue
+    for entry in [*sys.path, *([sys.prefix] if in_venv else ()), sys.pycache_prefix]:
+        if not entry or (entry != sys.pycache_prefix and not os.path.exists(entry)):
+            continue  # one for compiled modules is made when the first is written, by whomever
         real = _real(entry)
         if real != b"/" and not any(is_inside(holder, real) for holder in holders):
             own[real] = None

@@ -578,6 +578,20 @@ def test_p81_modules_in_the_work_tree_are_not_imported(runner: support.Runner, n
     assert not [path.name for path in runner.base.iterdir() if path.name.startswith("mark")]
 
 
+@pytest.mark.parametrize("place", [".cache/python", "", "not-there"])
+def test_p81_compiled_modules_of_the_next_start_are_not_the_worker_s(runner: support.Runner, place: str) -> None:
+    """PYTHONPYCACHEPREFIX says where Python takes compiled modules from, ours too: often a place in ~/.cache."""
+    (runner.base / "s").mkdir()
+    os.chown(runner.base / "s", runner.identity.uid, runner.identity.gid)
+    prefix = runner.home / place if place != "not-there" else runner.work / place
+    command = [runner.identity.python, "-P", "-m", "pincer_trace", "--session-dir", str(runner.base / "s"), "--"]
+    script = f"mkdir -p {prefix}/x && echo evil > {prefix}/x/errors.pyc"
+    result = runner.native([*command, "sh", "-c", script], env={"PYTHONPYCACHEPREFIX": str(prefix)})
+    assert result.status != 0, result
+    assert not (prefix / "x").exists()
+    assert ("nothing was started" in result.err) == (place == ""), result  # what holds a home cannot be closed
+
+
 def test_p77_bind_by_way_of_proc_is_refused(runner: support.Runner) -> None:
     """A known difference (README): the supervisor's own walk of those bytes would mean *its* descriptor of that number."""
     found, result = attack(
