@@ -40,7 +40,10 @@ class Pane:
             return None, "this is not inside of tmux"
         if not all(map(os.isatty, (0, 1, 2))):
             return None, "the command does not have the terminal for itself"
-        program = f"/proc/{rest.partition(',')[0]}/exe"
+        server = rest.partition(",")[0]
+        if _listener(socket) != server:
+            return None, "the tmux server that TMUX names has ended"
+        program = f"/proc/{server}/exe"
         if not os.access(program, os.X_OK):
             found = [os.path.join(place, "tmux") for place in _PLACES.split(":")]
             program = next((each for each in found if os.access(each, os.X_OK)), "")
@@ -87,6 +90,24 @@ class Pane:
         except (OSError, subprocess.TimeoutExpired) as error:
             return 1, type(error).__name__
         return done.returncode, done.stdout.decode("utf-8", "replace")
+
+
+def _listener(path: str) -> str:
+    """The number of the process that listens there; empty where none does. Another may have the number of a dead one.
+
+    Whoever that is chose what `exe` leads to.
+    """
+    from socket import AF_UNIX, socket
+
+    from pincer_trace.kernel.peers import credentials
+
+    try:
+        with socket(AF_UNIX) as connection:
+            connection.setblocking(False)
+            connection.connect(path)
+            return str(credentials(connection)[0])
+    except (OSError, ValueError):
+        return ""
 
 
 def _first(text: str) -> str:

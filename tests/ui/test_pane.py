@@ -124,3 +124,11 @@ def test_p81_the_pane_imports_from_where_the_run_does(runner: support.Runner) ->
         screen.see("running", BELOW)
         screen.type("go")
         screen.see("reads allowed", ABOVE)
+
+
+def test_p81_a_number_that_another_process_has_by_now_is_not_the_server(runner: support.Runner) -> None:
+    """TMUX outlives its server; what has its number then, and chose the program of that number, is not executed."""
+    with Screen(runner, 100, 44) as screen:
+        screen.type(f"TMUX=${{TMUX%%,*}},$$,0 {line(runner, 'true', '--ui', 'tmux')}; echo status=$?")
+        screen.see("status=125")
+        assert "has ended; nothing was started" in "".join(screen.lines()).replace("\n", "")
