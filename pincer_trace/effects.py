@@ -32,6 +32,7 @@ CHANGES = frozenset(
         MKDIR, MKNOD, CHMOD, CHOWN, UTIME, XATTR, BIND,
     }
 )  # fmt: skip
-EFFECTS = CHANGES | {READ, EXEC, CONNECT, SEND}
+TO_PEERS = frozenset({CONNECT, SEND})  # what goes to another process: by a socket's path, or by HOST:PORT
+EFFECTS = CHANGES | TO_PEERS | {READ, EXEC}
 GROUPS = {"change": CHANGES, "any": EFFECTS}
 ALONG = {TRUNCATE: "emptying it first", READ: "reading it too"}  # what a call that opens for writing may do besides

@@ -17,7 +17,8 @@ import time
 from pincer_trace import worker
 from pincer_trace.executor.acceptance import Acceptance
 from pincer_trace.executor.attributes import Attributes
-from pincer_trace.executor.blocking import BlockingOpens
+from pincer_trace.executor.blocking import BlockingCalls
+from pincer_trace.executor.connecting import Connecting
 from pincer_trace.executor.context import ANSWERED, Context
 from pincer_trace.executor.held import Held
 from pincer_trace.executor.hot import cold_reader, hot_reader
@@ -143,7 +144,7 @@ class Engine:
             self._intent.wake = self._held.wake
             self._intent.start()
         self._reads = Reads(authority, ledger)
-        self._blocking = BlockingOpens(listener, resolver, ledger, self._identity)
+        self._blocking = BlockingCalls(listener, resolver, ledger, self._identity)
         self._blocking.prepare()
         self._tasks = tasks
         self._resolver = resolver
@@ -167,7 +168,7 @@ class Engine:
         if self._questions is not None:
             self._open_channel()
         by_name: dict[str, Handler] = {}
-        for family in (Opens, Names, Attributes, Process):
+        for family in (Opens, Names, Attributes, Process, Connecting):
             by_name |= family(context).handlers()
         by_name |= Sockets(context, self._place).handlers()
         rows = table.load().values()
@@ -544,6 +545,7 @@ class Engine:
 _EFFECT = {
     "open": "read", "openat": "read", "openat2": "read", "execve": "exec", "execveat": "exec", "unlink": "unlink",
     "unlinkat": "unlink", "rename": "rename", "renameat": "rename", "renameat2": "rename", "bind": "bind",
+    "connect": "connect",
 }  # fmt: skip
 
 

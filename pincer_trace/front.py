@@ -43,7 +43,7 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
 
         return relay(options, run)
     gc.disable()  # a start leaves no cycles to collect: what is imported and loaded stays
-    from pincer_trace import agents, paths, worker
+    from pincer_trace import agents, environ, paths, worker
     from pincer_trace.ledger import Session
     from pincer_trace.ledger.session import remove
     from pincer_trace.profile import Overlay, Places, is_file, load
@@ -59,10 +59,12 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
         cache = _cache_directory()
         places = Places.of(here, os.environ, command, [directory])
         _check_imports(places)
-        overlay = Overlay(allow_write=options.allow_write, protect=options.protect)
+        overlay = Overlay(allow_write=options.allow_write, allow_connect=options.allow_connect, protect=options.protect)
         profile = load(options.profile or "default", places, overlay=overlay, cache_directory=cache)
         wiring = agents.wire(command, options.command, directory)
-        plan = _plan(options, command, cache, wiring.arguments, os.path.join(directory, paths.DENIALS_FILE))
+        environment, withheld = environ.for_worker(os.environb, profile, options.confirm)
+        environment[b"PINCER_DENIALS"] = os.fsencode(os.path.join(directory, paths.DENIALS_FILE))
+        plan = _plan(options, command, cache, wiring.arguments, environment)
         companion = _companion(options, profile)  # before there is anything that it must not hold
         intent = _intent(options)
         pane = pane_for(options)
@@ -77,6 +79,7 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
     judged_by = {  # what `review` loads the profile from again
         "profile": profile.paths[0] if is_file(options.profile or "") else options.profile or "default",
         "allow_write": options.allow_write,
+        "allow_connect": options.allow_connect,
         "protect": options.protect,
         "compiled": cache,
         "places": places.told(),
@@ -105,6 +108,9 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
             say(f"{os.path.basename(command)} itself may read its own login: {names}")
         if wiring.said:
             say(wiring.said)
+        if withheld:
+            names = ", ".join(paths.display(name) for name in withheld)
+            say(f"not passed on, since they lead to programs outside: {names} (--allow-connect SOCKET passes its own)")
         for missing in floor.missing:
             say(f"this kernel lacks {missing}")
         if options.confirm == "auto":
@@ -161,7 +167,9 @@ def _cache_directory() -> str | None:
         return None
 
 
-def _plan(options: RunOptions, command: str, cache: str | None, arguments: list[str], denials: str) -> Plan:
+def _plan(
+    options: RunOptions, command: str, cache: str | None, arguments: list[str], environment: dict[bytes, bytes]
+) -> Plan:
     """What is to be started, and under what. Raises UserError for what `--require` or `--pass-fd` cannot have."""
     from pincer_trace import worker
     from pincer_trace.kernel import filter as program
@@ -180,7 +188,7 @@ def _plan(options: RunOptions, command: str, cache: str | None, arguments: list[
     return worker.Plan(
         os.fsencode(command),
         [os.fsencode(argument) for argument in arguments],
-        {**os.environb, b"PINCER_DENIALS": os.fsencode(denials)},
+        environment,
         program=program.load_filter(cache),
         floor=floor,
         keep=options.pass_fd,

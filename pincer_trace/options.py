@@ -57,6 +57,10 @@ TABLE = (
         text="Also allow changes at and below PATH. Repeatable.",
     ),
     Option(
+        "allow_connect", ("--allow-connect",), TEXTS, metavar="PATH",
+        text="Also allow connections to the unix sockets at and below PATH. Repeatable.",
+    ),
+    Option(
         "protect", ("--protect",), TEXTS, metavar="PATH",
         text="Allow no access at and below PATH. Repeatable.",
     ),
@@ -117,14 +121,15 @@ class RunOptions:
     """What one run was asked to do. Texts are as `sys.argv` has them (`os.fsencode` gives the bytes)."""
 
     __slots__ = (
-        "allow_write", "command", "confirm", "durable", "leftover", "model", "pass_fd", "profile", "protect", "quiet",
-        "require", "session_dir", "task", "twin", "ui",
+        "allow_connect", "allow_write", "command", "confirm", "durable", "leftover", "model", "pass_fd", "profile",
+        "protect", "quiet", "require", "session_dir", "task", "twin", "ui",
     )  # fmt: skip
 
     def __init__(self, command: list[str]) -> None:
         self.command = command
         self.profile: str | None = None
         self.allow_write: list[str] = []
+        self.allow_connect: list[str] = []
         self.protect: list[str] = []
         self.pass_fd: list[int] = []
         self.confirm = "deny"

@@ -1,7 +1,7 @@
-"""Opens that may wait: FIFOs, ttys, leased files. Each on a thread of its own that can be cancelled (hazard P14).
+"""Calls that may wait: opens of FIFOs, ttys, leased files, and connects. Each on a thread that can be cancelled (P14).
 
-A held caller stays killable and answers its signals: when one is pending, or the caller is gone, the open is broken off
-and the call answered ERESTARTSYS, with which the kernel does what sigaction says (P74).
+A held caller stays killable and answers its signals: when one is pending, or the caller is gone, the call is broken off
+and answered ERESTARTSYS, with which the kernel does what sigaction says (P74).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from _queue import SimpleQueue
 
 from pincer_trace.kernel import libc, procfs
 from pincer_trace.kernel.bare import signal
@@ -17,52 +18,72 @@ from pincer_trace.ledger import LedgerFull
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pincer_trace.executor.identity import Credentials, Identity
     from pincer_trace.gateway.resolve import Resolver
     from pincer_trace.gateway.tasks import Task
     from pincer_trace.kernel.notify import Listener
     from pincer_trace.ledger import Ledger
 
-_BREAK = signal.SIGRTMIN + 5  # breaks off a blocking open of ours; nobody else sends it
+    Act = Callable[["Call", Identity], int]
+
+_BREAK = signal.SIGRTMIN + 5  # breaks off a blocking call of ours; nobody else sends it
 _INTERVAL = 0.05  # seconds between looks at the held callers
 _LIMIT = 512
+_IDLE = 2  # threads that stay for the next call
+IN_PROGRESS = "in progress"  # what an outcome says of a connect that goes on without its caller
 
 
-class _Held:
-    __slots__ = (
-        "broken",
-        "descriptor",
-        "finished",
-        "flags",
-        "identity",
-        "sequence",
-        "thread",
-        "tid",
-        "wanted",
-    )
+class Call:
+    """One call that may wait. `act` performs it, with the ids `wanted`; `owned` are descriptors of ours for it."""
+
+    __slots__ = ("_act", "broken", "finished", "identity", "owned", "sequence", "thread", "tid", "wanted")
 
     def __init__(
         self,
         identity: int,
         tid: int,
-        descriptor: int,
-        flags: int,
+        act: Act,
+        owned: tuple[int, ...],
         sequence: int | None,
         wanted: Credentials | None,
     ) -> None:
         self.identity = identity
         self.tid = tid
-        self.descriptor = descriptor
-        self.flags = flags
+        self._act = act
+        self.owned = owned
         self.sequence = sequence
         self.wanted = wanted
-        self.thread: threading.Thread | None = None
-        self.broken = 0  # the errno with which a broken-off open is answered
+        self.thread: int | None = None
+        self.broken = 0  # the errno with which a call that is broken off is answered
         self.finished = False
 
+    def perform(self, identity: Identity) -> int:
+        """On this thread: the value, or minus the errno to be answered. Raises Gone."""
+        identity.appear(self.wanted)
+        return self._act(self, identity)
 
-class BlockingOpens:
-    """Started by the receiving thread; each open answers its own notification."""
+    def insist(self, step: Callable[[], int]) -> int:
+        """`step`, which may wait, until it has a value, or minus an errno: its own, or that of being broken off."""
+        while True:
+            if self.broken:
+                return -self.broken
+            try:
+                return step()
+            except InterruptedError:  # our signal, and then `broken` tells; or another's
+                continue
+            except OSError as refused:
+                return -(refused.errno or errno.EACCES)
+
+    def close(self) -> None:
+        """Close what is ours of it."""
+        for descriptor in self.owned:
+            os.close(descriptor)
+
+
+class BlockingCalls:
+    """Started by the receiving thread; each call answers its own notification."""
 
     def __init__(self, listener: Listener, resolver: Resolver, ledger: Ledger, identity: Identity) -> None:
         self._listener = listener
@@ -70,95 +91,120 @@ class BlockingOpens:
         self._ledger = ledger
         self._identity = identity
         self._lock = threading.Lock()
-        self._held: set[_Held] = set()
+        self._held: set[Call] = set()
+        self._work: SimpleQueue[Call | None] = SimpleQueue()  # for threads that are idle
+        self._idle = 0
         self._wake = threading.Event()
         self._closing = False
 
     def prepare(self) -> None:
-        """Install the signal that breaks opens off, and start to watch. Call on the main thread."""
+        """Install the signal that breaks calls off, and start to watch. Call on the main thread."""
         signal.signal(_BREAK, lambda *_: None)
         signal.siginterrupt(_BREAK, True)
         threading.Thread(target=self._watch, name="held", daemon=True).start()
 
-    def start(self, identity: int, task: Task, descriptor: int, flags: int, sequence: int | None) -> None:
-        """Open `descriptor` (O_PATH, ours to close) with `flags` in the background, and write that outcome too.
+    def open(self, identity: int, task: Task, descriptor: int, flags: int, sequence: int | None) -> None:
+        """Open `descriptor` (O_PATH, ours to close) with `flags`, as `start`."""
+        self.start(identity, task, lambda call, _: self._open(call, descriptor, flags), sequence, descriptor)
 
-        Raises OSError EAGAIN when full: then the outcome is the caller's to write.
+    def start(self, identity: int, task: Task, act: Act, sequence: int | None, *owned: int) -> None:
+        """Do `act` in the background, write its outcome, answer with its value (or minus an errno), close `owned`.
+
+        Raises OSError EAGAIN when full: then the outcome is the caller's to write; `owned` are closed all the same.
         """
         try:
-            held = _Held(identity, task.tid, descriptor, flags, sequence, self._identity.credentials(task))
+            call = Call(identity, task.tid, act, owned, sequence, self._identity.credentials(task))
         except BaseException:
-            os.close(descriptor)
+            for descriptor in owned:
+                os.close(descriptor)
             raise
         with self._lock:
-            if len(self._held) >= _LIMIT:
-                os.close(descriptor)
-                raise OSError(errno.EAGAIN, "too many opens are waiting")
-            self._held.add(held)
-        held.thread = threading.Thread(target=self._run, args=(held,), name="open", daemon=True)
-        try:
-            held.thread.start()
-        except RuntimeError:  # the process limit is reached
-            with self._lock:
-                self._held.discard(held)
-            os.close(descriptor)
-            raise OSError(errno.EAGAIN, "no thread for an open that waits") from None
+            full = len(self._held) >= _LIMIT
+            idle = self._idle > 0 and not full
+            if idle:
+                self._idle -= 1
+            if not full:
+                self._held.add(call)
+        if full:
+            call.close()
+            raise OSError(errno.EAGAIN, "too many calls are waiting")
+        if idle:
+            self._work.put(call)
+        else:
+            try:
+                threading.Thread(target=self._serve, args=(call,), name="waits", daemon=True).start()
+            except RuntimeError:  # the process limit is reached
+                with self._lock:
+                    self._held.discard(call)
+                call.close()
+                raise OSError(errno.EAGAIN, "no thread for a call that may wait") from None
         self._wake.set()
 
-    def _run(self, held: _Held) -> None:
-        number, error = 0, errno.EACCES
+    def _serve(self, call: Call | None) -> None:
+        """A thread's life: its first call, and those that come while it is idle."""
+        identity = None
+        while call is not None:
+            if identity is None:
+                identity = self._identity.for_another_thread()
+            self._run(call, identity)
+            call = None  # nothing of it stays
+            with self._lock:
+                if self._closing or self._idle >= _IDLE:
+                    return
+                self._idle += 1
+            call = self._work.get()
+
+    def _run(self, call: Call, identity: Identity) -> None:
+        call.thread = threading.get_ident()
+        value, error = 0, errno.EACCES
         try:
-            number = self._open(held)
-            error = max(-number, 0)
+            value = call.perform(identity)
+            error = max(-value, 0)
         except Gone:
             error = errno.EINTR
         except BaseException as failure:  # noqa: BLE001 - the outermost handler of the thread answers (P96)
-            try:
-                self._ledger.failure("a waiting open", failure, pid=held.tid)
-            except LedgerFull:
-                pass
+            self._note(failure, call.tid)
         finally:
-            held.finished = True
+            with self._lock:  # from here on nobody breaks off what this thread does
+                call.finished = True
             try:
-                os.close(held.descriptor)
-                if held.sequence is not None:
-                    self._ledger.outcome(held.sequence, errno.EINTR if error == ERESTARTSYS else error)
+                call.close()
+                if call.sequence is not None:
+                    self._tell(call.sequence, error)
             finally:
-                self._answer(held, number, error)
+                self._answer(call, value, error)
                 with self._lock:
-                    self._held.discard(held)
+                    self._held.discard(call)
 
-    def _answer(self, held: _Held, number: int, error: int) -> None:
+    def _tell(self, sequence: int, error: int) -> None:
+        if error == errno.EINPROGRESS:
+            self._ledger.outcome(sequence, 0, IN_PROGRESS)
+        else:
+            self._ledger.outcome(sequence, errno.EINTR if error == ERESTARTSYS else error)
+
+    def _answer(self, call: Call, value: int, error: int) -> None:
         """Answer, and if that fails, refuse: a call must not wait for ever."""
         try:
-            self._listener.respond(held.identity, max(number, 0), error)
+            self._listener.respond(call.identity, max(value, 0), error)
         except BaseException as failure:  # noqa: BLE001 - as in `_run`
-            self._listener.respond(held.identity, error=errno.EACCES)
-            try:
-                self._ledger.failure("a waiting open", failure, pid=held.tid)
-            except LedgerFull:
-                pass
+            self._listener.respond(call.identity, error=errno.EACCES)
+            self._note(failure, call.tid)
 
-    def _open(self, held: _Held) -> int:
-        """The open itself: the descriptor's number in the worker, or minus the errno to be answered. Raises Gone."""
-        if held.wanted is not None:
-            from pincer_trace.executor.identity import Identity
-
-            Identity().assume(held.wanted)
-        name = self._resolver.number(held.descriptor)
-        flags = held.flags & ~os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
-        while True:
-            if held.broken:
-                return -held.broken
-            try:
-                opened = libc.call("openat", self._resolver.names, name, flags, 0)
-                break
-            except InterruptedError:  # our signal, and then `broken` tells; or another's
-                continue
-            except OSError as refused:
-                return -(refused.errno or errno.EACCES)
+    def _note(self, failure: BaseException, tid: int) -> None:
         try:
-            return self._listener.inject(held.identity, opened, held.flags & os.O_CLOEXEC)
+            self._ledger.failure("a waiting call", failure, pid=tid)
+        except LedgerFull:
+            pass
+
+    def _open(self, call: Call, descriptor: int, flags: int) -> int:
+        """The open itself: the descriptor's number in the worker, or minus the errno to be answered. Raises Gone."""
+        name = self._resolver.number(descriptor)
+        ours = flags & ~os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+        opened = call.insist(lambda: libc.call("openat", self._resolver.names, name, ours, 0))
+        if opened < 0:
+            return opened
+        try:
+            return self._listener.inject(call.identity, opened, flags & os.O_CLOEXEC)
         except OSError as refused:
             return -(refused.errno or errno.EACCES)
         finally:
@@ -179,32 +225,41 @@ class BlockingOpens:
                         one.broken = interruption(self._listener, one.identity, one.tid)
                     except BaseException:  # noqa: BLE001 - the watch must go on, or nobody could be killed any more
                         one.broken = errno.EINTR
-                if one.broken and not one.finished and one.thread is not None and one.thread.ident:
-                    try:
-                        signal.pthread_kill(one.thread.ident, _BREAK)  # again each round: it may not be in the call yet
-                    except (ProcessLookupError, OSError):
-                        pass
+                if one.broken:
+                    self._break(one)  # again each round: it may not be in the call yet
             threading.Event().wait(_INTERVAL)
 
+    def _break(self, call: Call) -> None:
+        """Wake its thread, if that is still at it: it may be at the next one already."""
+        with self._lock:
+            if call.thread is not None and not call.finished:
+                try:
+                    signal.pthread_kill(call.thread, _BREAK)
+                except OSError:
+                    pass
+
     def waiting(self) -> int:
-        """How many opens wait."""
+        """How many calls wait."""
         with self._lock:
             return len(self._held)
 
     def close(self) -> None:
         """Break everything off: the workers are gone."""
-        self._closing = True
         self._wake.set()
         with self._lock:
-            held = list(self._held)
+            self._closing = True
+            held, idle = list(self._held), self._idle
+        for _ in range(idle):
+            self._work.put(None)
         for one in held:
             one.broken = errno.EINTR
-            while one.thread is not None and one.thread.is_alive():
-                try:
-                    signal.pthread_kill(one.thread.ident or 0, _BREAK)
-                except (ProcessLookupError, OSError):
-                    break
-                one.thread.join(0.01)
+            while self._holds(one):
+                self._break(one)
+                threading.Event().wait(0.01)
+
+    def _holds(self, call: Call) -> bool:
+        with self._lock:
+            return call in self._held
 
 
 def interruption(listener: Listener, identity: int, tid: int) -> int:

@@ -11,7 +11,7 @@ from pincer_trace.executor.terminals import Terminals
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pincer_trace.executor.acceptance import Acceptance
-    from pincer_trace.executor.blocking import BlockingOpens
+    from pincer_trace.executor.blocking import BlockingCalls
     from pincer_trace.executor.identity import Identity
     from pincer_trace.gateway.provenance import Provenance
     from pincer_trace.gateway.resolve import Resolver
@@ -45,7 +45,7 @@ class Context:
         origin: bytes,
         provenance: Provenance,
         reads: Reads,
-        blocking: BlockingOpens,
+        blocking: BlockingCalls,
         identity: Identity,
     ) -> None:
         self.listener = listener

@@ -28,18 +28,24 @@ _FILE_RIGHTS = sum(1 << c for c in (CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER
 
 
 class Credentials:
-    """The ids that decide file access, and the capabilities in force over this machine's files."""
+    """The ids that decide file access, and the capabilities in force over this machine's files.
 
-    __slots__ = ("capabilities", "gid", "groups", "uid")
+    `effective` are the user and the group that others are told: almost always the same.
+    """
 
-    def __init__(self, uid: int, gid: int, groups: tuple[int, ...], capabilities: int) -> None:
+    __slots__ = ("capabilities", "effective", "gid", "groups", "uid")
+
+    def __init__(
+        self, uid: int, gid: int, groups: tuple[int, ...], capabilities: int, effective: tuple[int, int] | None = None
+    ) -> None:
         self.uid = uid
         self.gid = gid
         self.groups = groups
         self.capabilities = capabilities
+        self.effective = effective or (uid, gid)
 
     def key(self) -> tuple[object, ...]:
-        return (self.uid, self.gid, self.groups, self.capabilities)
+        return (self.uid, self.gid, self.groups, self.capabilities, self.effective)
 
     def data(self) -> bytes:
         """As requests have them: who acts decides who owns what is made."""
@@ -104,11 +110,31 @@ class Identity:
         capabilities = status.capabilities & WORKER_CAPABILITIES
         if not self.shares_namespace(task):
             capabilities = 0  # rights over its own namespace are none over files outside of it
-        task.credentials = Credentials(status.fsuid, status.fsgid, status.groups, capabilities | _ENGINE_EXTRA)
+        task.credentials = Credentials(
+            status.fsuid, status.fsgid, status.groups, capabilities | _ENGINE_EXTRA, (status.euid, status.egid)
+        )
         return task.credentials
+
+    def for_another_thread(self) -> Identity:
+        """One for the thread that will use it, whatever ids are in force there."""
+        other = Identity.__new__(Identity)
+        other.__dict__.update(self.__dict__)
+        other._current = ()
+        other._mask = -1
+        return other
 
     def assume(self, wanted: Credentials | None) -> None:
         """Take `wanted` on the calling thread; None takes our own again. Raises OSError."""
+        self._take(wanted, None)
+
+    def appear(self, wanted: Credentials | None) -> None:
+        """The same with the effective ids, which the other end of a connection is told (SO_PEERCRED, unix(7)).
+
+        Real and saved ids stay: who has the effective ones alone can neither signal nor trace such a thread.
+        """
+        self._take(wanted, (wanted or self._own).effective if self.privileged else None)
+
+    def _take(self, wanted: Credentials | None, effective: tuple[int, int] | None) -> None:
         if not self.privileged:
             return
         target = wanted or self._own
@@ -116,6 +142,9 @@ class Identity:
             return
         self._current = ()
         libc.set_capabilities(self._permitted, self._permitted, 0)
+        if effective is not None:
+            libc.set_effective_ids(*effective)
+            libc.set_capabilities(self._permitted, self._permitted, 0)  # leaving root takes those in force
         libc.set_filesystem_ids(target.uid, target.gid, target.groups)
         libc.set_capabilities(target.capabilities & self._permitted, self._permitted, 0)
         self._current = target.key()

@@ -131,7 +131,7 @@ class Opens:
             try:
                 opened = os.open(resolver.number(pin), flags & ~os.O_NOFOLLOW | OURS, dir_fd=self._names)
             except BlockingIOError:  # a lease on it (P73)
-                c.blocking.start(identity, task, os.dup(pin), flags & ~WALK, None)
+                c.blocking.open(identity, task, os.dup(pin), flags & ~WALK, None)
                 return ANSWERED
         finally:
             os.close(pin)

@@ -79,7 +79,7 @@ class Reopening:
     def _wait(self, identity: int, task: Task, pin: int, flags: int, sequence: int | None) -> object:
         """Open it in the background, which also writes the outcome."""
         with Outcome(self._c, sequence) as outcome:
-            self._c.blocking.start(identity, task, os.dup(pin), flags, sequence)
+            self._c.blocking.open(identity, task, os.dup(pin), flags, sequence)
             outcome.leave_open()
         return ANSWERED
 
@@ -150,7 +150,7 @@ class Reopening:
             except BlockingIOError:
                 if not regular or flags & os.O_NONBLOCK:
                     raise
-                c.blocking.start(identity, task, os.dup(pin), flags & ~(os.O_CREAT | os.O_EXCL | WALK), sequence)
+                c.blocking.open(identity, task, os.dup(pin), flags & ~(os.O_CREAT | os.O_EXCL | WALK), sequence)
                 outcome.leave_open()
                 return ANSWERED  # a lease on it: waited for elsewhere (P73)
             try:

@@ -1,4 +1,5 @@
 """Names that the floor refuses to the worker itself: unix sockets bound to a path, and POSIX message queues.
+Abstract names, so that they are known.
 
 A bind needs the caller's exact bytes, directory and umask, all of which are process-wide: one helper thread has a file
 system context of its own for it (hazards P77, P99). What is bound then reads back as the worker wrote it.
@@ -18,9 +19,9 @@ from pincer_trace.executor.context import ANSWERED
 from pincer_trace.executor.descriptors import give
 from pincer_trace.executor.identity import Identity
 from pincer_trace.executor.outcome import Outcome
+from pincer_trace.gateway import peers
 from pincer_trace.gateway.resolve import join
-from pincer_trace.kernel import libc
-from pincer_trace.kernel.bare import socket
+from pincer_trace.kernel import libc, table
 from pincer_trace.kernel.notify import Continue
 from pincer_trace.twin.target import Target
 
@@ -97,19 +98,22 @@ class Sockets:
     def _bind(self, _identity: int, task: Task, a: tuple[int, ...]) -> object:
         c = self._c
         size = a[2] & 0xFFFFFFFF
-        if size < 3 or size > 128:
-            return _FLOOR_HOLDS  # the kernel's errno, or autobind; rewritten into a path, the floor refuses the name
+        if size < 2 or size > peers.MOST:
+            return _FLOOR_HOLDS  # the kernel's errno; rewritten into a path, the floor refuses the name
         address = c.tasks.read_bytes(task, a[1], size)
-        if int.from_bytes(address[:2], "little") != socket.AF_UNIX or address[2] == 0:
+        if peers.family_of(address) != table.AF_UNIX:
             return _FLOOR_HOLDS  # not a path; and a path put there later fails by the floor
         if size > 2 + _SUN_PATH:
             raise OSError(errno.EINVAL, "address")
-        path = address[2:].split(b"\0", 1)[0]
+        path = peers.unix_path(address)
         own = c.tasks.descriptor(task, a[0] & 0xFFFFFFFF)
         parent = -1
         try:
-            if _family(own) != socket.AF_UNIX:
+            what = peers.Socket(own)
+            if what.family != table.AF_UNIX:
                 return _FLOOR_HOLDS
+            if not path:
+                return self._bind_abstract(own, what, address)
             parent, name = c.resolver.parent(task, libc.AT_FDCWD, path)
             try:
                 os.stat(name.rstrip(b"/"), dir_fd=parent, follow_symlinks=False)
@@ -135,12 +139,20 @@ class Sockets:
                     error = self._confirm(parent, name)
                 if error:
                     raise OSError(error, path)
-                c.provenance.note(parent, name)
+                c.provenance.note_socket(parent, name)
             return 0
         finally:
             os.close(own)
             if parent >= 0:
                 os.close(parent)
+
+    def _bind_abstract(self, own: int, what: peers.Socket, address: bytes) -> int:
+        """A name that is in no directory, perhaps one that the kernel chooses: whose it is decides who may connect."""
+        libc.call("bind", own, address, len(address))
+        name = peers.abstract_name(address) or what.name()
+        if name:
+            self._c.provenance.note_abstract(peers.abstract_peer(name), what.inode)
+        return 0
 
     def _is_verbatim(self, directory: int, path: bytes, parent: int) -> bool:
         """Whether the kernel's own walk of these bytes, made by us, ends in the directory that was judged (P77).
@@ -237,15 +249,6 @@ def _any_way(name: bytes) -> int:
         except PermissionError:
             continue
     return -1
-
-
-def _family(descriptor: int) -> int:
-    """The address family of a socket. Raises OSError ENOTSOCK."""
-    checked = socket.socket(fileno=descriptor)
-    try:
-        return checked.family
-    finally:
-        checked.detach()
 
 
 def _bind_there(

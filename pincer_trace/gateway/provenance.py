@@ -13,6 +13,7 @@ from bisect import bisect_left
 from pincer_trace.kernel import libc
 
 _NAMELESS = 4096  # files without a name that are remembered
+_ABSTRACT = 16_384  # abstract names that are remembered
 _VACATED = 250_000  # names of the user's folders that are remembered; beyond, nothing counts as new any more
 _O_PATH = os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -23,6 +24,8 @@ class Provenance:
     def __init__(self) -> None:
         self._born: dict[tuple[int, int], bytes] = {}
         self._nameless: dict[tuple[int, int], bytes] = {}
+        self._bound: dict[tuple[int, int], bytes] = {}
+        self._abstract: dict[bytes, int] = {}
         self._vacated: set[bytes] = set()
         self._above_vacated: set[bytes] = set()
 
@@ -80,6 +83,7 @@ class Provenance:
         """The last name of an object goes away."""
         if found.st_nlink <= 1 or stat.S_ISDIR(found.st_mode):
             self._born.pop((found.st_dev, found.st_ino), None)
+            self._bound.pop((found.st_dev, found.st_ino), None)
 
     def holds(self, descriptor: int) -> bool:
         """Whether exactly this object is ours."""
@@ -98,6 +102,36 @@ class Provenance:
             return self.holds(descriptor)
         finally:
             os.close(descriptor)
+
+    # -- sockets ---------------------------------------------------------------------------------------------
+
+    def note_socket(self, parent: int, name: bytes) -> None:
+        """The tree has just bound a socket to `name` in the pinned directory `parent`."""
+        found = self.note(parent, name)
+        if found is not None and stat.S_ISSOCK(found.st_mode):
+            try:
+                self._bound[found.st_dev, found.st_ino] = libc.object_identity(parent, name.rstrip(b"/"))
+            except OSError:
+                pass  # not known to be ours
+
+    def has_bound(self, descriptor: int) -> bool:
+        """Whether the tree bound exactly this socket. That the tree made a directory above it says nothing: a socket of
+        somebody else's can be moved there, or get a second name.
+        """
+        found = os.fstat(descriptor)
+        noted = self._bound.get((found.st_dev, found.st_ino))
+        return noted is not None and noted == libc.object_identity(descriptor)
+
+    def note_abstract(self, peer: bytes, inode: int) -> None:
+        """The tree has just bound its socket `inode` to the abstract name that rules call `peer`."""
+        self._abstract.pop(peer, None)
+        self._abstract[peer] = inode
+        if len(self._abstract) > _ABSTRACT:
+            del self._abstract[next(iter(self._abstract))]
+
+    def bound_abstract(self, peer: bytes) -> int:
+        """The inode of the socket that the tree last bound to this abstract name; 0 for none."""
+        return self._abstract.get(peer, 0)
 
     def covers(self, directory: int, skip: int, count: int) -> bool:
         """Whether one of `count` directories is ours: the one `skip` levels above `directory`, and those above it."""

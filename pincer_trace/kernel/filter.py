@@ -1,8 +1,8 @@
 """The seccomp program: our guard, then what libseccomp compiles from the table.
 
 libseccomp cannot express ranges, nor "all but these", so the guard in front of its program answers ENOSYS for foreign
-architectures, for the x32 bit and for numbers that the table does not know, and refuses the ioctls of file systems that
-the table does not know. libseccomp 2.5 cannot set WAIT_KILLABLE_RECV, so the program is
+architectures, for the x32 bit and for numbers that the table does not know, and refuses the ioctls of file systems and
+the sockets that the table does not know. libseccomp 2.5 cannot set WAIT_KILLABLE_RECV, so the program is
 exported and installed by seccomp(2) itself (worker.py). The tests interpret the whole program for every number.
 """
 
@@ -20,13 +20,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import pyseccomp
 
-FORMAT = 2  # part of the cache key: bump when the guard or the translation changes
+FORMAT = 3  # part of the cache key: bump when the guard or the translation changes
 
 _LD_NR = (0x20, 0, 0, 0)  # BPF_LD | BPF_W | BPF_ABS, offset of seccomp_data.nr
 _LD_ARCH = (0x20, 0, 0, 4)
-_LD_COMMAND = (0x20, 0, 0, 24)  # the low half of args[1]: both architectures are little-endian
+_LD_LOW = tuple((0x20, 0, 0, 16 + 8 * index) for index in range(3))  # low half of args[N]: both are little-endian
+_LD_COMMAND = _LD_LOW[1]
 _AND = 0x54
-_JEQ, _JGE, _JGT, _RET = 0x15, 0x35, 0x25, 0x06
+_JA, _JEQ, _JGE, _JGT, _RET = 0x05, 0x15, 0x35, 0x25, 0x06
 _RET_ENOSYS = 0x00050000 | errno.ENOSYS
 _NOTIFY = 0x7FC00000
 _ALLOW = 0x7FFF0000
@@ -54,9 +55,9 @@ def guard(architecture: str) -> bytes:
     ]
     for first, last in gaps:
         code += [(_JGE, 0, 2, first), (_JGT, 1, 0, last), (_RET, 0, 0, _RET_ENOSYS)]
-    ioctl = next(row.number for row in table.load(architecture).values() if row.name == "ioctl")
-    unknown = _unknown_ioctls()
-    code += [(_JEQ, 0, len(unknown), ioctl), *unknown]
+    number = {row.name: row.number for row in table.load(architecture).values()}
+    for name, refused in (("ioctl", _unknown_ioctls()), ("socket", _unknown_sockets())):
+        code += [_LD_NR, (_JEQ, 0, len(refused), number[name]), *refused]
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
 
 
@@ -69,8 +70,37 @@ def _unknown_ioctls() -> list[tuple[int, int, int, int]]:
     code += [(_JEQ, len(known) - 1 - at + rest, 0, command) for at, command in enumerate(known)]
     code.append((_AND, 0, 0, table.IOCTL_TYPE_MASK))
     for kind in types:
-        code += [(_JEQ, 0, 1, kind), (_RET, 0, 0, 0x00050000 | getattr(errno, table.IOCTL_UNKNOWN))]
+        code += [(_JEQ, 0, 1, kind), _refuse(table.IOCTL_UNKNOWN)]
     return code
+
+
+def _unknown_sockets() -> list[tuple[int, int, int, int]]:
+    """Refuse the sockets that are not in the table; fall through for all others."""
+    code: list[tuple[int, int, int, int] | None] = [_LD_LOW[0]]  # None: known, to the end
+    for family, types in table.SOCKETS.items():
+        code += _case(family, [None] if types is None else _types(types))
+    code.append(_refuse(table.NO_FAMILY))
+    return [step or (_JA, 0, 0, len(code) - at - 1) for at, step in enumerate(code)]
+
+
+def _types(types: dict[int, tuple[int, ...] | None]) -> list[tuple[int, int, int, int] | None]:
+    code: list[tuple[int, int, int, int] | None] = [_LD_LOW[1], (_AND, 0, 0, table.SOCKET_TYPE_MASK)]
+    for kind, protocols in types.items():
+        inner: list[tuple[int, int, int, int] | None] = [None]
+        if protocols is not None:
+            inner = [_LD_LOW[2], *(step for each in protocols for step in _case(each, [None]))]
+            inner.append(_refuse(table.NO_PROTOCOL))
+        code += _case(kind, inner)
+    return [*code, _refuse(table.NO_TYPE)]
+
+
+def _case(value: int, steps: list[tuple[int, int, int, int] | None]) -> list[tuple[int, int, int, int] | None]:
+    """`steps`, which do not come back, where the accumulator is `value`."""
+    return [(_JEQ, 0, len(steps), value), *steps]
+
+
+def _refuse(name: str) -> tuple[int, int, int, int]:
+    return (_RET, 0, 0, 0x00050000 | getattr(errno, name))
 
 
 def _libseccomp() -> bytes:

@@ -167,6 +167,12 @@ def set_filesystem_ids(uid: int, gid: int, groups: tuple[int, ...]) -> None:
             raise OSError(1, f"{name} {value}")
 
 
+def set_effective_ids(uid: int, gid: int) -> None:
+    """setresgid, setresuid of the calling *thread*, the effective ids alone. Its real and saved ones stay."""
+    call("setresgid", -1, gid, -1)
+    call("setresuid", -1, uid, -1)
+
+
 def _plain(name: str, *arguments: object) -> None:
     """A call whose integers are all C ints: ctypes passes those as they are."""
     if syscall(NUMBER[name], *arguments) < 0:

@@ -10,8 +10,8 @@ class Status:
     """What the gateway needs of /proc/TID/status. Signal sets are masks: signal n is bit n-1."""
 
     __slots__ = (
-        "blocked", "capabilities", "fsgid", "fsuid", "groups", "ignored", "parent", "pending_process", "pending_thread",
-        "tgid", "threads", "umask",
+        "blocked", "capabilities", "egid", "euid", "fsgid", "fsuid", "groups", "ignored", "parent", "pending_process",
+        "pending_thread", "tgid", "threads", "umask",
     )  # fmt: skip
 
     def __init__(self, text: bytes) -> None:
@@ -24,8 +24,9 @@ class Status:
         self.tgid = int(fields[b"Tgid"])
         self.parent = int(fields[b"PPid"])
         self.umask = int(fields[b"Umask"], 8)
-        self.fsuid = int(fields[b"Uid"].split()[3])
-        self.fsgid = int(fields[b"Gid"].split()[3])
+        users, groups = fields[b"Uid"].split(), fields[b"Gid"].split()  # real, effective, saved, of the file system
+        self.euid, self.fsuid = int(users[1]), int(users[3])
+        self.egid, self.fsgid = int(groups[1]), int(groups[3])
         self.groups = tuple(int(g) for g in fields[b"Groups"].split())
         self.threads = int(fields[b"Threads"])
         self.pending_thread = int(fields[b"SigPnd"], 16)

@@ -8,8 +8,8 @@ Dispositions:
 * `allow`: no round trip; the call has no effect on names or others, or the kernel floor refuses what it could do.
 * `notify:STAGE`: the supervisor performs it, or lets it run for a stated reason; STAGE names the handler.
 * `refuse:ERRNO`: answered in the filter. ENOSYS where programs fall back as on an older kernel, EPERM elsewhere.
-* `registers`: allowed but for the cases in `REGISTER_RULES`, which look at register values only; and for ioctls of file
-  systems, which are refused but for those in `FILE_SYSTEM_IOCTLS`.
+* `registers`: allowed but for the cases in `REGISTER_RULES`, which look at register values only; for ioctls of file
+  systems, which are refused but for those in `FILE_SYSTEM_IOCTLS`; and for sockets that are not in `SOCKETS`.
 """
 
 from __future__ import annotations
@@ -60,19 +60,19 @@ alarm 37 - allow
 setitimer 38 103 allow
 getpid 39 172 allow
 sendfile 40 71 allow
-socket 41 198 allow
-connect 42 203 allow
+socket 41 198 registers
+connect 42 203 notify:connect
 accept 43 202 allow
-sendto 44 206 allow
+sendto 44 206 registers
 recvfrom 45 207 allow
-sendmsg 46 211 allow
+sendmsg 46 211 registers
 recvmsg 47 212 allow
 shutdown 48 210 allow
 bind 49 200 notify:bind
 listen 50 201 allow
 getsockname 51 204 allow
 getpeername 52 205 allow
-socketpair 53 199 allow
+socketpair 53 199 registers
 setsockopt 54 208 allow
 getsockopt 55 209 allow
 clone 56 220 registers
@@ -326,7 +326,7 @@ name_to_handle_at 303 264 allow
 open_by_handle_at 304 265 refuse:EPERM
 clock_adjtime 305 266 refuse:EPERM
 syncfs 306 267 allow
-sendmmsg 307 269 allow
+sendmmsg 307 269 registers
 setns 308 268 refuse:EPERM
 getcpu 309 168 allow
 process_vm_readv 310 270 refuse:EPERM
@@ -528,6 +528,27 @@ FILE_SYSTEM_IOCTLS = frozenset(
 )
 """The known ones: allowed, or as `REGISTER_RULES` say."""
 
+AF_UNIX, AF_INET, AF_INET6, AF_NETLINK, _AF_TIPC = 1, 2, 10, 16, 30
+_STREAM, _DGRAM, _RAW = 1, 2, 3
+SOCKET_TYPE_MASK = 0xF  # above are flags
+_INET: dict[int, tuple[int, ...] | None] = {
+    _STREAM: (0, 6),  # TCP; MPTCP, SCTP and SMC connect past what judges TCP (P71)
+    _DGRAM: (0, 17, 136, 1, 58),  # UDP, UDP-Lite, and the echo of ICMP
+    _RAW: None,  # the kernel refuses it
+}
+_NETLINK = (0, 4, 15)  # routes, sock_diag, uevents: the kernel answers, and no process
+SOCKETS: dict[int, dict[int, tuple[int, ...] | None] | None] = {
+    AF_UNIX: None,
+    AF_INET: _INET,
+    AF_INET6: _INET,
+    AF_NETLINK: {_DGRAM: _NETLINK, _RAW: _NETLINK},
+}
+"""The sockets that there are: types of a family, protocols of a type; None for all. The rest is as in a kernel without
+it: nothing judges who is at the other end of AF_VSOCK, AF_PACKET or AF_ALG.
+"""
+NO_FAMILY, NO_TYPE, NO_PROTOCOL = "EAFNOSUPPORT", "ESOCKTNOSUPPORT", "EPROTONOSUPPORT"
+_MSG_FASTOPEN = 0x20000000
+
 REGISTER_RULES = (
     *(RegisterRule("ioctl", f"refuse:{errno}", _low(1, command)) for command, errno in _REFUSED_IOCTLS.items()),
     *(RegisterRule("ioctl", f"notify:{stage}", _low(1, command)) for command, stage in _NOTIFIED_IOCTLS.items()),
@@ -548,6 +569,17 @@ REGISTER_RULES = (
     RegisterRule("unshare", "notify:identity", (0, _CLONE_NEWUSER | _CLONE_NEWNS, _CLONE_NEWUSER, True)),
     # A process that shares directory and umask with its parent, and is no thread of it.
     RegisterRule("clone", "notify:identity", (0, CLONE_FS | CLONE_THREAD | _CLONE_NEWNS, CLONE_FS, True)),
+    # Datagrams name their receiver in memory: refused, with a record. RAW is another name for DGRAM there (P48).
+    *(
+        RegisterRule(name, "notify:datagram", _low(0, AF_UNIX), (1, SOCKET_TYPE_MASK, kind, True))
+        for name in ("socket", "socketpair")
+        for kind in (_DGRAM, _RAW)
+    ),
+    RegisterRule("socketpair", f"refuse:{NO_FAMILY}", _low(0, _AF_TIPC)),
+    *(  # connects without connect (P71)
+        RegisterRule(name, "refuse:EOPNOTSUPP", _flag(index, _MSG_FASTOPEN))
+        for name, index in (("sendto", 3), ("sendmsg", 2), ("sendmmsg", 3))
+    ),
     *(  # effects on other processes (P69): pid 0 is the caller itself
         RegisterRule(name, "notify:others", _other_than(index, value))
         for name, index, value in (

@@ -51,17 +51,19 @@ class Overlay:
     HOST:PORT peers.
     """
 
-    __slots__ = ("allow_net", "allow_write", "protect")
+    __slots__ = ("allow_connect", "allow_net", "allow_write", "protect")
 
     def __init__(
         self,
         allow_write: Iterable[str] = (),
         protect: Iterable[str] = (),
         allow_net: Iterable[str] = (),
+        allow_connect: Iterable[str] = (),
     ) -> None:
         self.allow_write = list(allow_write)
         self.protect = list(protect)
         self.allow_net = list(allow_net)
+        self.allow_connect = list(allow_connect)
 
 
 def load(
@@ -336,27 +338,28 @@ def _session_rules(directory: bytes) -> list[Rule]:
 def _overlay_rules(overlay: Overlay, places: Places, rules: list[Rule]) -> list[Rule]:
     """Add the rules of options to `rules`, the protections among them where they belong.
 
-    `--allow-write PATH` opens what lies at and below PATH, but not a protected thing that just happens to lie
-    there. A PATH that is itself protected is named on purpose: the protections that hold for it are lifted,
-    and those written after them stay. `--protect` comes last: closing wins over opening.
+    `--allow-write PATH` opens what lies at and below PATH, but no protected thing that just happens to lie there, and
+    `--allow-connect PATH` likewise the sockets. A PATH that is itself protected is named on purpose: the protections
+    that hold for it are lifted, and those written after them stay. `--protect` comes last: closing wins over opening.
     """
     out = []
-    for value in overlay.allow_write:
-        path = _option_path(value, places, "--allow-write")
-        reason = "allowed by --allow-write"
+    opened = [("--allow-write", value, effects.CHANGES) for value in overlay.allow_write]
+    opened += [("--allow-connect", value, effects.TO_PEERS) for value in overlay.allow_connect]
+    for option, value, group in opened:
+        path = _option_path(value, places, option)
+        reason = f"allowed by {option}"
         last = -1
         for index, rule in enumerate(rules):
             if (
                 rule.tier == PROTECTION
                 and rule.verdict != ALLOW
-                and not effects.CHANGES.isdisjoint(rule.effects)
+                and not group.isdisjoint(rule.effects)
                 and globs.matches(rule.components, path)
             ):
                 last = index
         if last >= 0:
-            lift = _below_rule(effects.CHANGES, path, ALLOW, reason, "--allow-write", PROTECTION)
-            rules.insert(last + 1, lift)
-        out.append(_below_rule(effects.CHANGES, path, ALLOW, reason, "--allow-write", GRANT))
+            rules.insert(last + 1, _below_rule(group, path, ALLOW, reason, option, PROTECTION))
+        out.append(_below_rule(group, path, ALLOW, reason, option, GRANT))
     for value in overlay.allow_net:
         host, colon, port = value.rpartition(":")
         if (
@@ -373,9 +376,8 @@ def _overlay_rules(overlay: Overlay, places: Places, rules: list[Rule]) -> list[
             parts = globs.components(pattern)
         except globs.GlobError as error:
             raise UserError(f"--allow-net {paths.display(value)}: {error}") from None
-        group = frozenset({effects.CONNECT, effects.SEND})
-        out.append(Rule(group, pattern, parts, ALLOW, "allowed by --allow-net", "--allow-net"))
-    closed = effects.CHANGES | {effects.READ, effects.EXEC}
+        out.append(Rule(effects.TO_PEERS, pattern, parts, ALLOW, "allowed by --allow-net", "--allow-net"))
+    closed = effects.CHANGES | {effects.READ, effects.EXEC, effects.CONNECT}
     for value in overlay.protect:
         path = _option_path(value, places, "--protect")
         out.append(_below_rule(closed, path, DENY, "closed by --protect", "--protect", PROTECTION))
@@ -405,7 +407,9 @@ def _digest(
     closed: Iterable[bytes],
 ) -> bytes:
     """The digest of the compiled profile: its rows, and all that makes rules of them."""
-    options = (overlay.allow_write, overlay.protect, overlay.allow_net) if overlay else ([], [], [])
+    options: tuple[list[str], ...] = ()
+    if overlay:
+        options = overlay.allow_write, overlay.protect, overlay.allow_net, overlay.allow_connect
     values = [(name, [text for text, _ in found]) for name, found in expansions.items()]
     return openssl_sha256(
         repr((policy, values, places.cwd, places.command, options, list(closed))).encode("utf-8", "surrogateescape")

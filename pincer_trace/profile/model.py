@@ -42,7 +42,8 @@ OWN_ANCHOR = "own-anchor"
 OWN_ABOVE = "own-above"
 GIT_CONFIG = "git-config"
 GIT_INERT, GIT_ACTIVE = "git-inert", "git-active"
-CONDITIONS = (ALWAYS, OWN, OWN_ANCHOR, OWN_ABOVE, GIT_CONFIG, GIT_INERT, GIT_ACTIVE)
+BOUND = "bound"
+CONDITIONS = (ALWAYS, OWN, OWN_ANCHOR, OWN_ABOVE, GIT_CONFIG, GIT_INERT, GIT_ACTIVE, BOUND)
 
 NOTHING_ALLOWS = "no rule allows it"
 
@@ -84,6 +85,10 @@ class Facts:
         """
         return "what it brings is not known"
 
+    def bound_by_tree(self) -> bool:
+        """Was this very socket bound to its name in this session, by the tree?"""
+        return False
+
     def executable(self) -> bytes:
         """The real path of the executable that the calling process runs; a label, not a boundary."""
         return b""
@@ -109,6 +114,9 @@ class EveryFact(Facts):
 
     def git_danger(self) -> str | None:
         return ""
+
+    def bound_by_tree(self) -> bool:
+        return True
 
 
 class Rule:
@@ -280,6 +288,9 @@ class Profile:
                     if when == GIT_ACTIVE and not reason:
                         continue
                     blocked = reason or blocked
+                elif when == BOUND:
+                    if not facts.bound_by_tree():
+                        continue
                 elif not _is_own(rule, path, facts):
                     continue
             if rule.verdict == ALLOW and rule.tier == PROTECTION:

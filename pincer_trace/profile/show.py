@@ -74,6 +74,8 @@ def remedy_for(profile: Profile, rule: Rule | None, effect: str, path: bytes) ->
         return "no option opens this; install pincer-trace outside of what is supervised"
     if rule is not None and rule.source == "--protect":
         return "leave out that --protect"
+    if effect in effects.TO_PEERS and path[:2] != b"//":
+        return f"--allow-connect {paths.word(os.fsdecode(path))}"
     if path.startswith(b"//"):
         return f"--allow-net {paths.word(os.fsdecode(path[2:]))}"
     if effect in effects.CHANGES:

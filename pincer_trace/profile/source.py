@@ -31,7 +31,7 @@ class RuleTable(msgspec.Struct, forbid_unknown_fields=True):
     paths: list[str]
     verdict: Literal["allow", "confirm", "deny"]
     reason: str
-    when: Literal["own", "own-anchor", "own-above", "git-config", "git-inert", "git-active"] | None = None
+    when: Literal["own", "own-anchor", "own-above", "git-config", "git-inert", "git-active", "bound"] | None = None
     exe: list[str] | None = None
     command: list[str] | None = None
     protection: bool = False
@@ -184,6 +184,10 @@ def _row(path: str, lines: Lines, index: int, rule: RuleTable) -> Row:
         return found
 
     compiled = patterns("paths", rule.paths)
+    if rule.when == model.BOUND and not names <= effects.TO_PEERS:
+        raise wrong(
+            "when", f"'bound' is about sockets that are connected to: effects {', '.join(sorted(effects.TO_PEERS))}"
+        )
     if rule.when in {model.OWN_ANCHOR, model.OWN_ABOVE}:
         for _, text, parts, _ in compiled:
             if model.anchor_of(parts) < 0:

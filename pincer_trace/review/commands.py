@@ -21,6 +21,9 @@ _profile_option = click.option(
 _allow_write_option = click.option(
     "--allow-write", multiple=True, metavar="PATH", help="As in a run with this option. Repeatable."
 )
+_allow_connect_option = click.option(
+    "--allow-connect", multiple=True, metavar="PATH", help="As in a run with this option. Repeatable."
+)
 _protect_option = click.option(
     "--protect", multiple=True, metavar="PATH", help="As in a run with this option. Repeatable."
 )
@@ -32,6 +35,7 @@ _protect_option = click.option(
 @_profile_option
 @click.option("--command", metavar="PROGRAM", help="As in a run of PROGRAM: some rules are for one program only.")
 @_allow_write_option
+@_allow_connect_option
 @_protect_option
 @arguments.session_dir
 @click.pass_context
@@ -42,12 +46,13 @@ def why(
     profile: str,
     command: str | None,
     allow_write: tuple[str, ...],
+    allow_connect: tuple[str, ...],
     protect: tuple[str, ...],
     session_dir: str | None,
 ) -> int:
     """Explain what would be decided, or a record of the log.
 
-    What would be decided about EFFECT on TARGET: a path, or //HOST:PORT for connect and send. Or what was decided in
+    What would be decided about EFFECT on TARGET: a path, or //HOST:PORT for connect. Or what was decided in
     record SEQ, a number as `log` shows it, of SESSION, which is as there. The exit status is 0 if it is, or was,
     allowed, else 1.
     """
@@ -58,7 +63,7 @@ def why(
     from pincer_trace.twin.foresight import PathFacts
 
     if effect.isascii() and effect.isdecimal():
-        for name in ("profile", "command", "allow_write", "protect"):
+        for name in ("profile", "command", "allow_write", "allow_connect", "protect"):
             if ctx.get_parameter_source(name) is not _DEFAULT:
                 option = "--" + name.replace("_", "-")
                 raise click.UsageError(f"{option} is not for a record; `{NAME} replay` asks another profile", ctx)
@@ -76,7 +81,8 @@ def why(
         raise click.UsageError("Missing argument 'TARGET'", ctx)
     places = places_for(command)
     asked = resolve_target(effect, target)
-    loaded = load(profile, places, overlay=Overlay(allow_write=allow_write, protect=protect))
+    overlay = Overlay(allow_write=allow_write, allow_connect=allow_connect, protect=protect)
+    loaded = load(profile, places, overlay=overlay)
     said = explain(loaded, effect, asked, PathFacts(loaded, effect, asked))
     _print_rows(said.verdict, f"{effect} {paths.display(asked, 5000)}", foretold(loaded, said))
     return 0 if said.verdict == "allow" else 1
@@ -103,6 +109,7 @@ def _print_rows(verdict: str, what: str, rows: list[tuple[str, str]]) -> None:
     "-p", "--profile", metavar="NAME|FILE", help="The profile to ask. [default: the session's own, as it is now]"
 )
 @_allow_write_option
+@_allow_connect_option
 @_protect_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each difference, and one with the counts.")
 @arguments.session_dir
@@ -110,6 +117,7 @@ def replay(
     session: str | None,
     profile: str | None,
     allow_write: tuple[str, ...],
+    allow_connect: tuple[str, ...],
     protect: tuple[str, ...],
     as_json: bool,
     session_dir: str | None,
@@ -134,7 +142,7 @@ def replay(
     from pincer_trace.ui.progress import of_ledger
 
     past = Past(read.find_session(session, session_dir))
-    loaded = past.profile(profile, allow_write=allow_write, protect=protect)
+    loaded = past.profile(profile, allow_write=allow_write, allow_connect=allow_connect, protect=protect)
     found = Replay(past, loaded)
     with of_ledger(past.path) as progress:
         found.run(progress.tell)
@@ -201,8 +209,8 @@ def resolve_target(effect: str, target: str) -> bytes:
     raw = os.fsencode(target)
     if not raw:
         raise UserError("TARGET is empty: name a path, or //HOST:PORT")
-    if effect in (effects.CONNECT, effects.SEND):
-        return raw if raw.startswith(b"/") else b"//" + raw
+    if effect in effects.TO_PEERS and (raw.startswith(b"//") or b"/" not in raw):
+        return raw if raw.startswith(b"//") else b"//" + raw
     head, tail = os.path.split(raw.rstrip(b"/"))
     if effect not in _ON_THE_ENTRY or tail in (b"", b".", b".."):
         return os.path.realpath(raw)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pincer_trace.profile import Profile
 
 
+_OPTIONS = ("allow_write", "allow_connect", "protect")
 _SEVERAL = frozenset({"exposed", "extra", "homes", "own", "path_dirs"})  # of the places
 
 
@@ -30,7 +31,7 @@ class Past:
         told: Any = self.session.get("judged_by")
         try:
             self.name, self._compiled = _text(told["profile"]), _text(told["compiled"] or "") or None
-            self._options = {name: [_text(each) for each in told[name]] for name in ("allow_write", "protect")}
+            self._options = {name: [_text(each) for each in told[name]] for name in _OPTIONS}
             self._places = Places(**{name: _restored(name, told["places"][name]) for name in Places.__slots__})
         except (KeyError, TypeError, AttributeError):
             raise UserError(
@@ -38,16 +39,14 @@ class Past:
                 "of pincer-trace recorded it, so its decisions cannot be made again"
             ) from None
 
-    def profile(
-        self, name: str | None = None, *, allow_write: Iterable[str] = (), protect: Iterable[str] = ()
-    ) -> Profile:
+    def profile(self, name: str | None = None, **more: Iterable[str]) -> Profile:
         """The session's own profile, or another one, with the session's own options and these.
 
-        A file, and the paths of options, are those of the caller's working directory. Errors: `UserError`.
+        A file, and the paths of options (`more`, by their names in an `Overlay`), are those of the caller's working
+        directory. Errors: `UserError`.
         """
-        options = self._options
-        given = [[os.path.abspath(path) if path else path for path in more] for more in (allow_write, protect)]
-        overlay = Overlay([*options["allow_write"], *given[0]], [*options["protect"], *given[1]])
+        given = {name: [os.path.abspath(path) if path else path for path in more.get(name, ())] for name in _OPTIONS}
+        overlay = Overlay(**{name: [*self._options[name], *given[name]] for name in _OPTIONS})
         named = self.name if name is None else os.path.abspath(os.path.expanduser(name)) if is_file(name) else name
         return load(named, self._places, overlay=overlay, cache_directory=self._compiled, use_cache=False)
 

@@ -34,6 +34,7 @@ _CONDITIONS = {
     "git-config": "no key is changed that makes git start a program, look elsewhere or trust another",
     "git-inert": "its content makes git run nothing",
     "git-active": "its content makes git run a program, or is not known",
+    "bound": "the run bound this socket itself",
 }
 _AGAIN = "run it again: something changed while it was judged"
 _DEFECT = "none: the supervisor's own votes did not pass its checks, which is a defect or an attack"

@@ -24,6 +24,8 @@ def question(asked: tuple[str, ...]) -> str:
             return "which keys of git's configuration it changes"
         case (facts.GIT_DANGER,):
             return "whether its content makes git run a program"
+        case (facts.BOUND,):
+            return "whether the run bound this socket"
         case (facts.EXE | facts.TRUSTED_EXE,):
             return "which program it is"
     return asked[0]
@@ -47,6 +49,8 @@ def fact(row: object) -> str:
             return "its content makes git run nothing"
         case [facts.GIT_DANGER, str(danger)]:
             return f"its content could make git run a program: {paths.display(raw(danger), 600)}"
+        case [facts.BOUND, bool(answer)]:
+            return f"the run {'bound' if answer else 'did not bind'} this socket"
         case [facts.EXE, str(program)]:
             return f"the program is {_name(program)}"
         case [facts.TRUSTED_EXE, ""]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     About = tuple[str, bytes]
 
 OWN, OWN_DIRECTORY, GIT_CONFIG, GIT_DANGER = "own", "own-directory", "git-config", "git-danger"
+BOUND = "bound"
 EXE, TRUSTED_EXE = "exe", "trusted-exe"
 ABOUT, ALSO = "about", "also"
 
@@ -61,6 +62,9 @@ class Recording(Facts):
 
     def git_danger(self) -> str | None:
         return self._ask((GIT_DANGER,), self._facts.git_danger)  # type: ignore[return-value]
+
+    def bound_by_tree(self) -> bool:
+        return self._ask((BOUND,), self._facts.bound_by_tree)  # type: ignore[return-value]
 
     def executable(self) -> bytes:
         return self._ask((EXE,), self._facts.executable)  # type: ignore[return-value]
@@ -167,7 +171,7 @@ class Recorded(Facts):
                 case [str(word), str(folder), str(below), bool(answer)] if word == OWN_DIRECTORY and current == wanted:
                     self._directories.setdefault(_raw(folder), []).append((_raw(below), answer))
                 case [str(word), answer, *_] if (
-                    word in (GIT_CONFIG, GIT_DANGER, EXE, TRUSTED_EXE) and current == wanted
+                    word in (GIT_CONFIG, GIT_DANGER, BOUND, EXE, TRUSTED_EXE) and current == wanted
                 ):
                     # two answers, of two objects that are judged by one name: neither counts
                     self._single[word] = _CONFLICT if self._single.get(word, answer) != answer else answer
@@ -193,6 +197,12 @@ class Recorded(Facts):
         if answer is None or isinstance(answer, str):
             return answer
         raise Unknown((GIT_DANGER,), answers)
+
+    def bound_by_tree(self) -> bool:
+        answer = self._answer(BOUND, (True, False))
+        if isinstance(answer, bool):
+            return answer
+        raise Unknown((BOUND,), (True, False))
 
     def executable(self) -> bytes:
         return self._executable if self._executable is not None else self._program(EXE)

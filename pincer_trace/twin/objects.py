@@ -174,6 +174,12 @@ class EffectFacts(Facts):
         finally:
             os.close(pin)
 
+    def bound_by_tree(self) -> bool:
+        target = self._target
+        if target.descriptor >= 0:
+            return self._provenance.has_bound(target.descriptor)
+        return self._provenance.bound_abstract(target.path) != 0
+
     def executable(self) -> bytes:
         return self._executable
 

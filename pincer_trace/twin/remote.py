@@ -279,6 +279,14 @@ class ToldProvenance(Provenance):
         self._tell("note", text(name), pinned=(parent,))
         return found
 
+    def note_socket(self, parent: int, name: bytes) -> None:
+        super().note_socket(parent, name)
+        self._tell("note_socket", text(name), pinned=(parent,))
+
+    def note_abstract(self, peer: bytes, inode: int) -> None:
+        super().note_abstract(peer, inode)
+        self._tell("note_abstract", text(peer), inode)
+
     def note_descriptor(self, descriptor: int, parent: int) -> os.stat_result:
         found = super().note_descriptor(descriptor, parent)
         self._tell("note_descriptor", pinned=(descriptor, parent))

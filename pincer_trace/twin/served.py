@@ -75,6 +75,8 @@ class Served:
         self._told: dict[str, Callable[[Message, list[int]], object]] = {
             "tighten": self._tighten,
             "note": lambda a, pins: provenance.note(pins[a[0]], raw(a[1])),
+            "note_socket": lambda a, pins: provenance.note_socket(pins[a[0]], raw(a[1])),
+            "note_abstract": lambda a, _: provenance.note_abstract(raw(a[0]), a[1]),
             "note_descriptor": lambda a, pins: provenance.note_descriptor(pins[a[0]], pins[a[1]]),
             "note_object": lambda a, pins: provenance.note_object(pins[a[0]]),
             "note_nameless": lambda a, pins: provenance.note_nameless(pins[a[0]]),

@@ -31,7 +31,8 @@ class House:
         self.places = Places.of(str(tree), program.environ, None)
         parent = directory or os.path.join(program.state, "pincer-trace", "sessions")
         judged_by = {
-            "profile": profile, "allow_write": [], "protect": [], "compiled": None, "places": self.places.told(),
+            "profile": profile, "allow_write": [], "allow_connect": [], "protect": [], "compiled": None,
+            "places": self.places.told(),
         }  # fmt: skip
         self.session = Session.create(
             Session.reserve(str(parent)), command=[b"agent"], profile_name=profile, profile_digest=bytes(32),

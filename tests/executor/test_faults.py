@@ -160,6 +160,7 @@ FORGIVEN = frozenset(
         "gateway.provenance.note: syscall",
         "gateway.provenance._needs_entry: fstat",
         "gateway.provenance.note: stat",  # what was made does not count as the tree's own
+        "gateway.provenance.note_socket: syscall",  # nor does such a socket, so connecting to it is refused
         "gateway.provenance.holds_entry: open",  # nor does what cannot be looked at
         "twin.objects.is_old: syscall",  # an object counts as old, so its other names are looked up
         "executor.hot.read: pread", "executor.hot.read: syscall",  # the long way does it again

@@ -339,7 +339,7 @@ def test_p96_nothing_happens_when_everything_fails(runner: support.Runner, where
 
 
 HELPERS = {  # a function that runs on a helper thread -> calls that get there
-    "pincer_trace.executor.blocking:BlockingOpens._open": "os.close(os.open('p', os.O_RDONLY))",
+    "pincer_trace.executor.blocking:BlockingCalls._open": "os.close(os.open('p', os.O_RDONLY))",
     "pincer_trace.executor.sockets:_bind_there": "socket.socket(socket.AF_UNIX).bind('s')",
 }
 

@@ -57,6 +57,8 @@ def expected(rows: dict[int, table.Syscall], number: int, arguments: list[int]) 
         return wanted(f"{row.disposition}:{row.detail}")
     if row.name == "ioctl" and is_unknown(arguments[1] & 0xFFFFFFFF):
         return bpf.ERRNO | errno.ENOTTY
+    if row.name == "socket" and (refusal := no_socket(*(a & 0xFFFFFFFF for a in arguments[:3]))):
+        return bpf.ERRNO | getattr(errno, refusal)
     hits = {
         wanted(rule.action)
         for rule in table.REGISTER_RULES
@@ -70,6 +72,19 @@ def expected(rows: dict[int, table.Syscall], number: int, arguments: list[int]) 
 def is_unknown(command: int) -> bool:
     """Whether an ioctl goes to a file system and is not in the table."""
     return command >> 8 & 0xFF in table.IOCTL_TYPES and command not in table.FILE_SYSTEM_IOCTLS
+
+
+def no_socket(family: int, kind: int, protocol: int) -> str:
+    """The errno's name where the table has no such socket."""
+    if family not in table.SOCKETS:
+        return "EAFNOSUPPORT"
+    types = table.SOCKETS[family]
+    if types is None:
+        return ""
+    if kind & 0xF not in types:
+        return "ESOCKTNOSUPPORT"
+    protocols = types[kind & 0xF]
+    return "" if protocols is None or protocol in protocols else "EPROTONOSUPPORT"
 
 
 def register_classes(name: str) -> Iterator[list[int]]:
@@ -188,6 +203,31 @@ def test_p61_every_ioctl_of_a_file_system(program: list[bpf.Instruction]) -> Non
         assert bpf.run(program, bpf.data(number, arch, [3, command])) == bpf.ALLOW, hex(command)
 
 
+def test_p71_every_kind_of_socket(program: list[bpf.Instruction]) -> None:
+    """Families, types with their flags, and protocols, with noise in the high halves: only what the table has."""
+    arch = table.AUDIT_ARCH[table.machine()]
+    rows = table.load()
+    number = next(row.number for row in rows.values() if row.name == "socket")
+    chance = random.Random(71)
+    seen = set()
+    for family in (*range(64), 0xFFFFFFFF):
+        for kind in (*range(16), 1 | 0x80000, 2 | 0x800, 3 | 0x80800, 1 | 0x100, 0xFFFFFFFF):
+            for protocol in (0, 1, 4, 6, 15, 17, 33, 58, 115, 132, 136, 256, 262, 0xFFFFFFFF):
+                noisy = [chance.getrandbits(32) << 32 | word for word in (family, kind, protocol)]
+                got = bpf.run(program, bpf.data(number, arch, noisy))
+                assert got == expected(rows, number, noisy), (family, kind, protocol)
+                seen.add(got)
+    refused = {bpf.ERRNO | number for number in (errno.EAFNOSUPPORT, errno.ESOCKTNOSUPPORT, errno.EPROTONOSUPPORT)}
+    assert seen == refused | {bpf.ALLOW, bpf.NOTIFY}
+    # In words, whatever the table says: no way around what is judged, and the plain ones there.
+    for words in ((40, 1, 0), (17, 3, 3), (38, 5, 0), (43, 1, 0), (2, 1, 262), (2, 1, 132), (10, 5, 132), (16, 3, 2)):
+        assert bpf.run(program, bpf.data(number, arch, words)) & bpf.ACTION == bpf.ERRNO, words
+    for words in ((1, 1, 0), (1, 5, 0), (2, 1, 0), (10, 1, 6), (2, 2, 0), (10, 2, 17), (16, 3, 0)):
+        assert bpf.run(program, bpf.data(number, arch, words)) == bpf.ALLOW, words
+    for words in ((1, 2, 0), (1, 3, 0), (1, 2 | 0x80000, 0)):
+        assert bpf.run(program, bpf.data(number, arch, words)) == bpf.NOTIFY, words
+
+
 def test_p61_only_three_actions(program: list[bpf.Instruction]) -> None:
     """No KILL, TRAP, TRACE or LOG anywhere, whatever the registers: only allow, notify, and a real errno."""
     for code, _, _, k in program:
@@ -206,10 +246,18 @@ def test_p61_the_guard_alone(architecture: str) -> None:
     for name, arch in ARCHITECTURES.items():
         for number in numbers():
             want = fell_through if name == architecture and number in known else bpf.ERRNO | errno.ENOSYS
-            assert bpf.run(guard, bpf.data(number, arch)) == want, f"{name} {number:#x}"
+            assert bpf.run(guard, bpf.data(number, arch, [table.AF_UNIX])) == want, f"{name} {number:#x}"
     ioctl = next(row.number for row in known.values() if row.name == "ioctl")
     for command, want in ((0x660C, bpf.ERRNO | errno.ENOTTY), (0x5401, fell_through), (0x80086601, fell_through)):
         assert bpf.run(guard, bpf.data(ioctl, table.AUDIT_ARCH[architecture], [0, command])) == want, hex(command)
+    socket = next(row.number for row in known.values() if row.name == "socket")
+    for wanted_socket, answer in (
+        ((1, 5, 0), 0),
+        ((2, 1, 262), errno.EPROTONOSUPPORT),
+        ((17, 3, 0), errno.EAFNOSUPPORT),
+    ):
+        want = bpf.ERRNO | answer if answer else fell_through
+        assert bpf.run(guard, bpf.data(socket, table.AUDIT_ARCH[architecture], wanted_socket)) == want, wanted_socket
 
 
 @pytest.mark.parametrize("architecture", sorted(table.AUDIT_ARCH))
@@ -225,7 +273,9 @@ def test_p57_calls_that_must_never_wait(architecture: str) -> None:
     rows = {row.name: row for row in table.load(architecture).values()}
     legacy = {"dup2", "fork", "vfork", "pipe", "poll", "select", "epoll_wait"}  # aarch64 has none of these
     assert never - rows.keys() <= (legacy if architecture == "aarch64" else set())
-    assert {name: rows[name].disposition for name in never & rows.keys() if rows[name].disposition != "allow"} == {}
+    refusing = {"sendto", "sendmsg"}  # with one flag (P71): an answer in the filter, no trap
+    assert {name for name in never & rows.keys() if rows[name].disposition != "allow"} == refusing
+    assert not {rule.name for rule in table.REGISTER_RULES if rule.action.startswith("notify")} & never
     # clone looks at its flags only: those of fork, of a thread and of vfork (glibc, musl) meet no rule
     for flags in (0, 17, 0x1200011, 0x3D0F00, 0x7D0F00, 0x4111, 0x5111, 0x4000, 0x100):
         hits = [

@@ -20,6 +20,8 @@ _X86 = {
     "renameat2": 316, "execveat": 322, "kcmp": 312, "process_vm_readv": 310, "process_vm_writev": 311,
     "openat2": 437, "pidfd_open": 434, "pidfd_getfd": 438, "pidfd_send_signal": 424, "fchmodat2": 452, "truncate": 76,
     "ioctl": 16, "tgkill": 234, "mq_open": 240, "mq_unlink": 241, "mq_timedsend": 242, "mq_timedreceive": 243,
+    "socket": 41, "connect": 42, "sendto": 44, "sendmsg": 46, "socketpair": 53, "sendmmsg": 307, "bind": 49,
+    "setresuid": 117, "setresgid": 119, "setfsuid": 122,
 }  # fmt: skip
 _ARM = {
     "fcntl": 25, "fchmod": 52, "fchown": 55, "kill": 129, "ptrace": 117, "prctl": 167, "fsetxattr": 7,
@@ -28,7 +30,9 @@ _ARM = {
     "sched_setscheduler": 119, "ioprio_set": 30, "prlimit64": 261, "renameat2": 276, "execveat": 281, "kcmp": 272,
     "process_vm_readv": 270, "process_vm_writev": 271, "openat2": 437, "pidfd_open": 434, "pidfd_getfd": 438,
     "pidfd_send_signal": 424, "fchmodat2": 452, "truncate": 45, "ioctl": 29, "tgkill": 131, "mq_open": 180,
-    "mq_unlink": 181, "mq_timedsend": 182, "mq_timedreceive": 183,
+    "mq_unlink": 181, "mq_timedsend": 182, "mq_timedreceive": 183, "socket": 198, "connect": 203,
+    "sendto": 206, "sendmsg": 211, "socketpair": 199, "sendmmsg": 269, "bind": 200, "setresuid": 147, "setresgid": 149,
+    "setfsuid": 151,
 }  # fmt: skip
 NUMBERS = _X86 if platform.machine() == "x86_64" else _ARM
 AT_FDCWD, AT_EMPTY_PATH, AT_SYMLINK_FOLLOW, AT_SYMLINK_NOFOLLOW, AT_REMOVEDIR = -100, 0x1000, 0x400, 0x100, 0x200

@@ -1,0 +1,152 @@
+"""connect(2), performed on the worker's own socket: to the socket that was pinned, or the address that was copied.
+
+Never continued: the descriptor and the address could be others by then. It is done on a thread that may wait, with the
+caller's ids, since the other end is told those of whoever connects; the process it is told of is the supervisor.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from pincer_trace.effects import CONNECT, SEND
+from pincer_trace.executor.commit import commit
+from pincer_trace.executor.context import ANSWERED
+from pincer_trace.executor.outcome import Outcome
+from pincer_trace.gateway import peers
+from pincer_trace.gateway.resolve import live_name
+from pincer_trace.kernel import libc, sockdiag, table
+from pincer_trace.twin import native
+from pincer_trace.twin.authority import Denied
+from pincer_trace.twin.target import Target
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pincer_trace.executor.context import Context
+    from pincer_trace.executor.opens import Handler
+    from pincer_trace.gateway.request import Argument
+    from pincer_trace.gateway.tasks import Task
+    from pincer_trace.twin.authority import Judgement
+
+_STREAM = 1
+_ABSTRACT_REASON = "an abstract socket that this run did not bind: nothing tells whose it is"
+_DATAGRAM_REASON = "unix datagrams name their receiver where another thread can change it; a stream can be judged"
+_FAMILY_REASON = "sockets of this address family are not judged"
+
+
+class _Connect:
+    """One call: a copy of the worker's own socket, the first of the descriptors that are `held`, and of the address."""
+
+    __slots__ = ("address", "held", "identity", "socket", "task")
+
+    def __init__(self, identity: int, task: Task, socket: peers.Socket, address: bytes, held: list[int]) -> None:
+        self.identity = identity
+        self.task = task
+        self.socket = socket
+        self.address = address
+        self.held = held
+
+    def now(self, address: bytes) -> int:
+        """At once: what cannot wait. Raises OSError."""
+        return libc.call("connect", self.held[0], address, len(address))
+
+
+class Connecting:
+    """The handlers of connect, and of sockets that are refused."""
+
+    def __init__(self, context: Context) -> None:
+        self._c = context
+
+    def handlers(self) -> dict[str, Handler]:
+        """By system call."""
+        return {"connect": self._connect, "socket": self._datagram, "socketpair": self._datagram}
+
+    def _connect(self, identity: int, task: Task, a: tuple[int, ...]) -> object:
+        own = self._c.tasks.descriptor(task, a[0] & 0xFFFFFFFF)
+        held = [own]  # what this call still has to close
+        try:
+            size = a[2] & 0xFFFFFFFF
+            if size > peers.MOST:
+                raise OSError(errno.EINVAL, "address")
+            address = self._c.tasks.read_bytes(task, a[1], size) if size else b""
+            call = _Connect(identity, task, peers.Socket(own), address, held)
+            family = call.socket.family
+            if family == table.AF_UNIX:
+                return self._unix(call)
+            if family in (table.AF_INET, table.AF_INET6):
+                return self._inet(call)
+            if family == table.AF_NETLINK:
+                return call.now(address)
+            self._c.authority.forbid(task, CONNECT, Target(b"//family-%d" % family), _FAMILY_REASON)
+        finally:
+            for descriptor in held:
+                os.close(descriptor)
+
+    def _unix(self, call: _Connect) -> object:
+        c, task = self._c, call.task
+        name = peers.abstract_name(call.address)
+        if name:
+            return self._abstract(call, name)
+        path = peers.unix_path(call.address)
+        if not path:
+            return call.now(call.address)  # it is no address: the kernel's own errno
+        pin = c.resolver.pin(task, libc.AT_FDCWD, path)
+        call.held.append(pin)
+        found = os.fstat(pin)
+        through = table.AF_UNIX.to_bytes(2, "little") + b"/proc/self/fd/%d\0" % pin
+        if not stat.S_ISSOCK(found.st_mode):
+            return call.now(through)  # it can become no socket: the same
+        target = Target(live_name(c.resolver.path_of(pin), found), descriptor=pin, found=found)
+        target.needs = os.W_OK
+        judgement = c.authority.judge(task, CONNECT, target)
+        if not (c.authority.permits(judgement) or native.refuses(CONNECT, target) or sockdiag.listens(found)):
+            raise OSError(errno.ECONNREFUSED, path)  # the server has gone: a program starts another then
+        c.authority.insist(task, CONNECT, target, judgement)
+        return self._perform(call, target, judgement, through)
+
+    def _abstract(self, call: _Connect, name: bytes) -> object:
+        """Only to sockets that the tree bound: the scope of the worker's domain does not hold for us (P68)."""
+        c, task = self._c, call.task
+        target = Target(peers.abstract_peer(name))
+        inode = c.provenance.bound_abstract(target.path)
+        if not inode or not sockdiag.is_abstract(inode, call.socket.kind, name):
+            if not sockdiag.has_abstract(call.socket.kind, name):
+                raise OSError(errno.ECONNREFUSED, name)
+            try:
+                c.authority.forbid(task, CONNECT, target, _ABSTRACT_REASON)
+            except Denied:
+                raise OSError(errno.EPERM, name) from None  # as the worker's own domain says it
+        return self._perform(call, target, c.authority.demand(task, CONNECT, target), call.address)
+
+    def _inet(self, call: _Connect) -> object:
+        peer = peers.inet_peer(call.socket, call.address)
+        if not peer or call.socket.kind != _STREAM:
+            # No address, or none that the kernel takes; UDP, of which nothing is judged (P82). Neither waits.
+            return call.now(call.address)
+        target = Target(peer)
+        return self._perform(call, target, self._c.authority.demand(call.task, CONNECT, target), call.address)
+
+    def _perform(self, call: _Connect, target: Target, judgement: Judgement, address: bytes) -> object:
+        """Connect to `address`, which is what the caller's own means, in the background."""
+        c, task = self._c, call.task
+        wanted = c.identity.credentials(task)
+        ids: tuple[Argument, ...] = wanted.effective if wanted is not None else ()
+        arguments = (call.address, call.socket.inode, call.socket.kind, *ids)
+        sequence = commit(c, task, CONNECT, target, judgement, arguments=arguments)
+        with Outcome(c, sequence) as outcome:
+            own, *pins = call.held
+            call.held.clear()
+            c.blocking.start(
+                call.identity,
+                task,
+                lambda waiting, _: waiting.insist(lambda: libc.call("connect", own, address, len(address))),
+                sequence,
+                own,
+                *pins,
+            )
+            outcome.leave_open()
+        return ANSWERED
+
+    def _datagram(self, _identity: int, task: Task, _a: tuple[int, ...]) -> object:
+        self._c.authority.forbid(task, SEND, Target(b"//unix-datagram"), _DATAGRAM_REASON)

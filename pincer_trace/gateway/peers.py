@@ -1,0 +1,104 @@
+"""Who an address means: the name by which rules know the other end of a connection. Pure, but for asking a socket.
+
+`//HOST:PORT` for TCP, with the host as inet_ntop(3) writes it; `//@NAME` for an abstract unix socket, with everything
+but letters, digits and `_.-` as %XX. A unix socket at a path has that path.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from pincer_trace.kernel import table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+MOST = 128  # bytes of a struct sockaddr_storage, the longest that a call takes
+_FAMILY = 2  # bytes of the family in front
+_UNIX_MOST = 110  # struct sockaddr_un
+_INET_LEAST, _INET6_LEAST, _SCOPE_END = 16, 24, 28
+_PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
+_MAPPED = bytes(10) + b"\xff\xff"
+
+
+class Socket:
+    """What a descriptor of ours is: `family`, `kind` (the type without flags) and `inode`."""
+
+    __slots__ = ("_descriptor", "family", "inode", "kind")
+
+    def __init__(self, descriptor: int) -> None:
+        """Raises OSError: ENOTSOCK, or EBADF for a bare pin."""
+        asked = socket.socket(fileno=descriptor)
+        try:
+            self.family, self.kind = int(asked.family), int(asked.type) & table.SOCKET_TYPE_MASK
+        finally:
+            asked.detach()
+        self.inode = os.fstat(descriptor).st_ino
+        self._descriptor = descriptor
+
+    def host(self) -> str:
+        """The host that it is bound to."""
+        return str(self._own_address()[0])
+
+    def name(self) -> bytes:
+        """The abstract name that a unix socket is bound to."""
+        name = self._own_address()
+        return name if isinstance(name, bytes) else b""
+
+    def _own_address(self) -> Any:
+        asked = socket.socket(fileno=self._descriptor)
+        try:
+            return asked.getsockname()
+        finally:
+            asked.detach()
+
+
+def family_of(address: bytes) -> int:
+    """0 (AF_UNSPEC) where it is too short to have one."""
+    return int.from_bytes(address[:_FAMILY], "little") if len(address) >= _FAMILY else 0
+
+
+def unix_path(address: bytes) -> bytes:
+    """The path in the address of a unix socket; b"" where the kernel takes it for none."""
+    if family_of(address) != table.AF_UNIX or len(address) > _UNIX_MOST:
+        return b""
+    return address[_FAMILY:].split(b"\0", 1)[0]
+
+
+def abstract_name(address: bytes) -> bytes:
+    """The abstract name in the address of a unix socket, with its leading NUL; b"" for none."""
+    if family_of(address) != table.AF_UNIX or not _FAMILY < len(address) <= _UNIX_MOST or address[_FAMILY]:
+        return b""
+    return address[_FAMILY:]
+
+
+def abstract_peer(name: bytes) -> bytes:
+    """How rules call it."""
+    return b"//@" + b"".join(b"%c" % byte if byte in _PLAIN else b"%%%02x" % byte for byte in name[1:])
+
+
+def inet_peer(own: Socket, address: bytes) -> bytes:
+    """`//HOST:PORT` that this socket would connect to; b"" where the kernel takes the address for none.
+
+    IPv4 in IPv6 is IPv4, and no address at all the host that the socket is bound to, or this machine.
+    """
+    family = family_of(address)
+    port = int.from_bytes(address[2:4], "big")
+    if family == table.AF_INET and len(address) >= _INET_LEAST:
+        raw = address[4:8]
+    elif family == table.AF_INET6 and len(address) >= _INET6_LEAST:
+        raw = address[8:24]
+    else:
+        return b""
+    if not any(raw):
+        host = own.host()
+        raw = socket.inet_pton(own.family, host.partition("%")[0])
+        if not any(raw):
+            raw = socket.inet_pton(own.family, "127.0.0.1" if own.family == table.AF_INET else "::1")
+    if raw.startswith(_MAPPED):
+        raw = raw[len(_MAPPED) :]
+    text = socket.inet_ntop(socket.AF_INET if len(raw) == 4 else socket.AF_INET6, raw)
+    scope = int.from_bytes(address[24:28], "little") if len(raw) == 16 and len(address) >= _SCOPE_END else 0
+    return f"//{text}{f'%{scope}' if scope else ''}:{port}".encode()

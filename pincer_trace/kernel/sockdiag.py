@@ -1,0 +1,97 @@
+"""Which unix sockets there are, asked of the kernel. sock_diag(7)
+
+Each answer is about the network namespace of whoever asks, and true for that moment.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    Attributes = dict[int, bytes]
+
+_NETLINK_SOCK_DIAG = 4
+_SOCK_DIAG_BY_FAMILY = 20
+_ERROR, _DONE = 2, 3
+_REQUEST, _DUMP = 0x1, 0x300
+_SHOW_NAME, _SHOW_VFS = 1, 2
+_NAME, _VFS = 0, 1  # attributes of an answer
+_HEADER = struct.Struct("=IHHII")  # struct nlmsghdr
+_ASKED = struct.Struct("=BBHIIIII")  # struct unix_diag_req; the last two are the cookie
+_FOUND = struct.Struct("=BBBBIII")  # struct unix_diag_msg
+_ATTRIBUTE = struct.Struct("=HH")
+_ANY = 0xFFFFFFFF
+_LISTENING = 1 << 10  # TCP_LISTEN
+_SIZE = 1 << 18
+
+
+def is_abstract(inode: int, kind: int, name: bytes) -> bool:
+    """Whether the socket with this inode still lives, is of that type, and has that abstract name.
+
+    As long as it has, nobody else can. Raises OSError.
+    """
+    try:
+        for found, attributes in _ask(inode, _ANY, _SHOW_NAME):
+            return found == (inode, kind) and attributes.get(_NAME) == name
+    except FileNotFoundError:
+        pass
+    return False
+
+
+def has_abstract(kind: int, name: bytes) -> bool:
+    """Whether some socket of that type listens by that abstract name. Raises OSError."""
+    return any(found[1] == kind and attributes.get(_NAME) == name for found, attributes in _listening(_SHOW_NAME))
+
+
+def listens(found: os.stat_result) -> bool:
+    """Whether somebody listens at the socket that lies there; yes where that cannot be told."""
+    inode = found.st_ino & _ANY  # the answer has no more of it
+    try:
+        return any(attributes.get(_VFS, b"")[:4] == struct.pack("=I", inode) for _, attributes in _listening(_SHOW_VFS))
+    except OSError:
+        return True
+
+
+def _listening(show: int) -> Iterator[tuple[tuple[int, int], Attributes]]:
+    return _ask(0, _LISTENING, show, _DUMP)
+
+
+def _ask(inode: int, states: int, show: int, flags: int = 0) -> Iterator[tuple[tuple[int, int], Attributes]]:
+    """((inode, type), attributes) of each socket that is told. Raises OSError."""
+    body = _ASKED.pack(socket.AF_UNIX, 0, 0, states, inode, show, _ANY, _ANY)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG) as asked:
+        asked.send(_HEADER.pack(_HEADER.size + len(body), _SOCK_DIAG_BY_FAMILY, _REQUEST | flags, 1, 0) + body)
+        while True:
+            data = asked.recv(_SIZE)
+            at = 0
+            while at < len(data):
+                size, kind, _, _, _ = _HEADER.unpack_from(data, at)
+                if kind == _DONE:
+                    return
+                start = at + _HEADER.size
+                if kind == _ERROR:
+                    number = -struct.unpack_from("=i", data, start)[0]
+                    raise OSError(number or errno.EIO, os.strerror(number or errno.EIO))
+                found = _FOUND.unpack_from(data, start)
+                yield (found[4], found[1]), _attributes(data[start + _FOUND.size : at + size])
+                at += (size + 3) & ~3
+            if not flags:
+                return
+
+
+def _attributes(data: bytes) -> Attributes:
+    found = {}
+    at = 0
+    while at + _ATTRIBUTE.size <= len(data):
+        size, kind = _ATTRIBUTE.unpack_from(data, at)
+        if size < _ATTRIBUTE.size:
+            break
+        found[kind] = data[at + _ATTRIBUTE.size : at + size]
+        at += (size + 3) & ~3
+    return found
