@@ -92,13 +92,18 @@ def inet_peer(own: Socket, address: bytes) -> bytes:
         raw = address[8:24]
     else:
         return b""
-    if not any(raw):
-        host = own.host()
-        raw = socket.inet_pton(own.family, host.partition("%")[0])
-        if not any(raw):
-            raw = socket.inet_pton(own.family, "127.0.0.1" if own.family == table.AF_INET else "::1")
+    if _is_nothing(raw):
+        here = b"\x7f\0\0\1" if raw.startswith(_MAPPED) or len(raw) == 4 else bytes(15) + b"\1"
+        raw = socket.inet_pton(own.family, own.host().partition("%")[0])
+        if _is_nothing(raw):
+            raw = here
     if raw.startswith(_MAPPED):
         raw = raw[len(_MAPPED) :]
     text = socket.inet_ntop(socket.AF_INET if len(raw) == 4 else socket.AF_INET6, raw)
     scope = int.from_bytes(address[24:28], "little") if len(raw) == 16 and len(address) >= _SCOPE_END else 0
     return f"//{text}{f'%{scope}' if scope else ''}:{port}".encode()
+
+
+def _is_nothing(raw: bytes) -> bool:
+    """Whether that is no address: of IPv6, or of IPv4."""
+    return not any(raw.removeprefix(_MAPPED))

@@ -19,6 +19,12 @@ verdict = "allow"
 reason = "reads are open"
 
 [[rule]]
+effects = ["connect"]
+paths = ["{workspace}/**", "//**"]
+verdict = "allow"
+reason = "everybody near"
+
+[[rule]]
 effects = ["change"]
 paths = ["{workspace}/**"]
 verdict = "allow"
@@ -45,7 +51,7 @@ reason = "its own things"
 
 [[rule]]
 protection = true
-effects = ["read", "change", "exec"]
+effects = ["read", "change", "exec", "connect"]
 paths = ["{workspace}/secret/**"]
 verdict = "deny"
 reason = "secrets"

@@ -50,6 +50,8 @@ class Socket(Held):
         return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).detach()
 
 
+SERVED = struct.pack("=H", socket.AF_UNIX) + b"served\0"
+SECRET_SERVED = struct.pack("=H", socket.AF_UNIX) + b"secret/served\0"
 ADDRESS = struct.pack("=H", socket.AF_UNIX) + b"sock\0"
 SECRET_ADDRESS = struct.pack("=H", socket.AF_UNIX) + b"secret/sock\0"
 
@@ -99,6 +101,7 @@ ALLOWED = {
     "chdir": ("chdir", b"dir"),
     "umask": ("umask", 0o022),
     "bind": ("bind", Socket(), ADDRESS, len(ADDRESS)),
+    "connect": ("connect", Socket(), SERVED, len(SERVED)),
     "limit oneself": ("prlimit64", 0, 7, 0, 0),
     "of one's group": ("setpriority", 0, os.getpid(), 0),
 }
@@ -141,6 +144,8 @@ REFUSED = {
     "inode flags": ("ioctl", Held("secret/key"), table.FS_IOC_SETFLAGS, FLAGS),
     "exec": ("execve", b"secret/key", 0, 0),
     "bind": ("bind", Socket(), SECRET_ADDRESS, len(SECRET_ADDRESS)),
+    "connect": ("connect", Socket(), SECRET_SERVED, len(SECRET_SERVED)),
+    "a datagram": ("socket", socket.AF_UNIX, socket.SOCK_DGRAM, 0),
     "another's limits": ("prlimit64", 1, 7, 0, 0),
     "another's memory": ("openat", AT, b"/proc/%d/environ" % os.getppid(), os.O_RDONLY, 0),
     "another's descriptors": ("openat", AT, b"/proc/%d/cwd/x" % os.getppid(), os.O_RDONLY, 0),
@@ -193,8 +198,21 @@ class World:
         self.work = work
         self.populate = populate
         self.seen = 0
+        self.servers: list[socket.socket] = []
+
+    def serve(self) -> None:
+        """Somebody listens in the work tree, and at a secret place."""
+        for name in ("served", "secret/served"):
+            self.servers.append(socket.socket(socket.AF_UNIX))
+            self.servers[-1].bind(name)
+            self.servers[-1].listen()
+
+    def close(self) -> None:
+        while self.servers:
+            self.servers.pop().close()
 
     def fresh(self) -> None:
+        self.close()
         for name in os.listdir(self.work):
             path = os.path.join(self.work, name)
             if os.path.isdir(path) and not os.path.islink(path):
@@ -203,6 +221,7 @@ class World:
                 os.unlink(path)
         self.populate(self.work)
         furnish(self.work)
+        self.serve()
         bench = self.bench
         bench.listener.forget()
         bench.tasks.drop(os.getpid())
@@ -267,7 +286,9 @@ class World:
 
 @pytest.fixture
 def world(monkeypatch, make_bench, work, populated):
-    return World(Faults(monkeypatch), make_bench, work, populated)
+    made = World(Faults(monkeypatch), make_bench, work, populated)
+    yield made
+    made.close()
 
 
 def check(world: World, call, allowed: bool) -> None:

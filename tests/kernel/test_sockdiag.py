@@ -1,0 +1,70 @@
+"""What the kernel tells of unix sockets, against real ones."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+
+import pytest
+
+from pincer_trace.kernel import sockdiag
+
+STREAM, PACKETS = int(socket.SOCK_STREAM), int(socket.SOCK_SEQPACKET)
+
+
+def test_an_abstract_name_belongs_to_one_socket() -> None:
+    name = b"\0pincer-diag\0%d\xff" % os.getpid()
+    with socket.socket(socket.AF_UNIX) as own, socket.socket(socket.AF_UNIX) as other:
+        inode = os.fstat(own.fileno()).st_ino
+        assert not sockdiag.is_abstract(inode, STREAM, name)
+        own.bind(name)
+        assert sockdiag.is_abstract(inode, STREAM, name)
+        assert not sockdiag.has_abstract(STREAM, name)  # nobody listens
+        own.listen()
+        assert sockdiag.has_abstract(STREAM, name)
+        assert not sockdiag.has_abstract(PACKETS, name)
+        assert not sockdiag.is_abstract(inode, PACKETS, name)
+        assert not sockdiag.is_abstract(inode, STREAM, name[:-1])
+        assert not sockdiag.is_abstract(os.fstat(other.fileno()).st_ino, STREAM, name)
+    assert not sockdiag.is_abstract(inode, STREAM, name)
+
+
+def test_who_listens_at_a_path(tmp_path) -> None:
+    path = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX) as own:
+        own.bind(str(path))
+        assert not sockdiag.listens(os.stat(path))
+        own.listen()
+        assert sockdiag.listens(os.stat(path))
+    assert not sockdiag.listens(os.stat(path))
+
+
+def test_many_sockets_come_in_many_parts(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)  # an address has room for 108 bytes
+    made = []
+    try:
+        for number in range(400):
+            one = socket.socket(socket.AF_UNIX)
+            made.append(one)
+            one.bind(f"{number}-{'x' * 60}")
+            one.listen()
+        for number in (0, 199, 399):
+            assert sockdiag.listens(os.stat(tmp_path / f"{number}-{'x' * 60}"))
+    finally:
+        for one in made:
+            one.close()
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOENT, errno.EPROTONOSUPPORT])
+def test_a_kernel_that_does_not_tell(monkeypatch, tmp_path, number: int) -> None:
+    """For whom it matters: nothing is taken for the run's own, and a server for one that listens."""
+    refusal = struct.pack("=IHHIIi", 36, 2, 0, 1, 0, -number) + bytes(16)
+    monkeypatch.setattr(socket.socket, "recv", lambda *_: refusal)
+    if number == errno.ENOENT:
+        assert not sockdiag.is_abstract(1, STREAM, b"\0x")
+    else:
+        with pytest.raises(OSError, match=os.strerror(number)):
+            sockdiag.is_abstract(1, STREAM, b"\0x")
+    assert sockdiag.listens(os.stat(tmp_path))
