@@ -299,6 +299,13 @@ def _landlock() -> Iterator[Finding]:
     )  # fmt: skip
     late = "Linux 6.2 or later"
     yield Finding("landlock-truncate", floor.abi >= 3, "truncation is refused too", late, required=False)
+    problem = "" if floor.handled_net else f"ABI {floor.abi} does not know TCP"
+    if not problem:
+        with socket.create_server(("127.0.0.1", 0)) as outside:
+            port = outside.getsockname()[1]
+            problem = _attempt(lambda: _use_tcp(floor, port))
+    text = problem or "TCP connections and ports are refused"
+    yield Finding("landlock-net", not problem, text, "Linux 6.7 or later", required=False)
     problem = "" if floor.scoped else f"ABI {floor.abi} has no scopes"
     if not problem:
         with socket.socket(socket.AF_UNIX) as outside:
@@ -347,6 +354,26 @@ def _reach_out(floor: Floor, outsider: int, name: bytes | str) -> None:
     floor.restrict()
     _must_fail("a signal", lambda: os.kill(outsider, 0), errno.EPERM)
     _must_fail("a connection", connect, errno.EPERM)
+
+
+def _use_tcp(floor: Floor, port: int) -> None:
+    """A connection and a port: possible before the domain, EACCES in it."""
+    from pincer_trace.kernel import libc
+
+    def connect() -> None:
+        with socket.socket() as inside:
+            inside.connect(("127.0.0.1", port))
+
+    def bind() -> None:
+        with socket.socket() as inside:
+            inside.bind(("127.0.0.1", 0))
+
+    connect()
+    bind()
+    libc.set_no_new_privileges()
+    floor.restrict()
+    _must_fail("a TCP connection", connect, errno.EACCES)
+    _must_fail("a TCP port", bind, errno.EACCES)
 
 
 def _must_fail(name: str, act: Callable[[], object], number: int) -> None:

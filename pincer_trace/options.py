@@ -13,7 +13,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-LAYERS = ("landlock", "landlock-truncate", "landlock-scope", "wait-killable")  # what `--require` may name
+LAYERS = (
+    "landlock",
+    "landlock-truncate",
+    "landlock-net",
+    "landlock-scope",
+    "wait-killable",
+)  # what `--require` may name
 
 TEXT, TEXTS, NUMBERS, CHOICE, CHOICES, FLAG = "text", "texts", "numbers", "choice", "choices", "flag"
 FIRST_FD = 3  # 0, 1 and 2 are always passed

@@ -1,5 +1,5 @@
-"""Names that the floor refuses to the worker itself: unix sockets bound to a path, and POSIX message queues.
-Abstract names, so that they are known.
+"""Names that the floor refuses to the worker itself: unix sockets bound to a path, TCP ports, POSIX message queues. And
+abstract names, so that they are known.
 
 A bind needs the caller's exact bytes, directory and umask, all of which are process-wide: one helper thread has a file
 system context of its own for it (hazards P77, P99). What is bound then reads back as the worker wrote it.
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Act = Callable[[Identity], int]
 
 _CLONE_FS = 0x200
-_SUN_PATH = 108  # bytes of sockaddr_un.sun_path. unix(7)
+_FAMILY = 2  # bytes of an address that is a family alone: the kernel chooses an abstract name. unix(7)
 _FLOOR_HOLDS = Continue(Continue.FLOOR_HOLDS)
 _PIN_DIRECTORY = libc.how(os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)
 _QUEUES = b"/dev/mqueue/"
@@ -97,24 +97,29 @@ class Sockets:
 
     def _bind(self, _identity: int, task: Task, a: tuple[int, ...]) -> object:
         c = self._c
-        size = a[2] & 0xFFFFFFFF
-        if size < 2 or size > peers.MOST:
-            return _FLOOR_HOLDS  # the kernel's errno; rewritten into a path, the floor refuses the name
-        address = c.tasks.read_bytes(task, a[1], size)
-        if peers.family_of(address) != table.AF_UNIX:
-            return _FLOOR_HOLDS  # not a path; and a path put there later fails by the floor
-        if size > 2 + _SUN_PATH:
-            raise OSError(errno.EINVAL, "address")
-        path = peers.unix_path(address)
         own = c.tasks.descriptor(task, a[0] & 0xFFFFFFFF)
-        parent = -1
         try:
             what = peers.Socket(own)
-            if what.family != table.AF_UNIX:
-                return _FLOOR_HOLDS
-            if not path:
-                return self._bind_abstract(own, what, address)
-            parent, name = c.resolver.parent(task, libc.AT_FDCWD, path)
+            if what.family not in (table.AF_UNIX, table.AF_INET, table.AF_INET6):
+                return _FLOOR_HOLDS  # netlink, whose number is the caller's; a path or a port put there later fails
+            size = a[2] & 0xFFFFFFFF
+            if size > peers.MOST:
+                raise OSError(errno.EINVAL, "address")
+            address = c.tasks.read_bytes(task, a[1], size) if size else b""
+            if what.family == table.AF_UNIX:
+                path = peers.unix_path(address)
+                if path:
+                    return self._bind_path(task, own, what, address, path)
+                if peers.abstract_name(address) or len(address) == _FAMILY:
+                    return self._bind_abstract(own, what, address)
+            return libc.call("bind", own, address, len(address))  # a port, or what is no address: the kernel's errno
+        finally:
+            os.close(own)
+
+    def _bind_path(self, task: Task, own: int, what: peers.Socket, address: bytes, path: bytes) -> int:
+        c = self._c
+        parent, name = c.resolver.parent(task, libc.AT_FDCWD, path)
+        try:
             try:
                 os.stat(name.rstrip(b"/"), dir_fd=parent, follow_symlinks=False)
             except FileNotFoundError:
@@ -132,7 +137,7 @@ class Sockets:
             decision = c.authority.demand(task, BIND, target)
             mask = c.tasks.mask(task)
             wanted = c.identity.credentials(task)
-            arguments = (address, mask, os.fstat(own).st_ino)
+            arguments = (address, mask, what.inode)
             with Outcome(c, commit(c, task, BIND, target, decision, arguments=arguments)):
                 error = self._place.run(lambda there: _bind_there(there, own, address, directory, mask, wanted))
                 if not error:
@@ -142,9 +147,7 @@ class Sockets:
                 c.provenance.note_socket(parent, name)
             return 0
         finally:
-            os.close(own)
-            if parent >= 0:
-                os.close(parent)
+            os.close(parent)
 
     def _bind_abstract(self, own: int, what: peers.Socket, address: bytes) -> int:
         """A name that is in no directory, perhaps one that the kernel chooses: whose it is decides who may connect."""

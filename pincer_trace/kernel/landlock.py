@@ -1,8 +1,8 @@
 """The floor: a Landlock domain in which the worker can do no write-class act by itself. landlock(7)
 
 Rights are only handled, never granted: the domain has no rule at all, so nothing needs opening and nothing can go
-stale. File rights and scopes are in one ruleset (hazard P59). Reading, execution and the network are not handled here:
-the reads are judged at the open (P88), the network comes with connect on behalf (P78).
+stale. File rights, TCP and scopes are in one ruleset (hazard P59): connect and bind are both performed on behalf
+(P78). Reading and execution are not handled here: the reads are judged at the open (P88).
 """
 
 from __future__ import annotations
@@ -32,13 +32,16 @@ SCOPE_ABSTRACT_UNIX_SOCKET, SCOPE_SIGNAL = 1, 2
 
 
 class Floor:
-    """What this kernel's Landlock can hold: `abi` (0: none), `handled_fs`, `scoped`, and what is `missing`."""
+    """What this kernel's Landlock can hold: `abi` (0: none), `handled_fs`, `handled_net`, `scoped`, and what is
+    `missing`.
+    """
 
-    __slots__ = ("abi", "handled_fs", "missing", "scoped")
+    __slots__ = ("abi", "handled_fs", "handled_net", "missing", "scoped")
 
     def __init__(self, abi: int) -> None:
         self.abi = abi
         self.handled_fs = _WRITE_CLASS_1 | (REFER if abi >= 2 else 0) | (TRUNCATE if abi >= 3 else 0)
+        self.handled_net = BIND_TCP | CONNECT_TCP if abi >= 4 else 0
         self.scoped = SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL if abi >= 6 else 0
         self.missing = []
         if abi < 1:
@@ -46,6 +49,8 @@ class Floor:
             self.missing.append("landlock (no kernel floor under file effects)")
         elif abi < 3:
             self.missing.append("landlock-truncate (needs Linux 6.2)")
+        if abi < 4:
+            self.missing.append("landlock-net (no kernel floor under TCP connections; needs Linux 6.7)")
         if abi < 6:
             self.missing.append("landlock-scope (signals and abstract sockets reach other processes; needs Linux 6.12)")
 
@@ -59,14 +64,14 @@ class Floor:
 
     def restrict(self) -> None:
         """Put the calling thread and its future children in the domain. Needs no_new_privs. Raises OSError."""
-        self._restrict(self.handled_fs, 0)
+        self._restrict(self.handled_fs, self.handled_net)
 
     def restrict_to_reading(self) -> None:
         """The same, and without execution, ioctls of devices, and TCP. Raises OSError."""
         if self.handled_fs:
             self._restrict(
                 self.handled_fs | EXECUTE | (IOCTL_DEV if self.abi >= 5 else 0),
-                BIND_TCP | CONNECT_TCP if self.abi >= 4 else 0,
+                self.handled_net,
             )
 
     def _restrict(self, handled_fs: int, handled_net: int) -> None:

@@ -47,7 +47,7 @@ def on_a_terminal(program, *arguments, columns=80, **environ):
 
 
 SEE = "; see pincer-trace --help"
-LAYERS = "'landlock', 'landlock-truncate', 'landlock-scope', 'wait-killable'"
+LAYERS = "'landlock', 'landlock-truncate', 'landlock-net', 'landlock-scope', 'wait-killable'"
 
 
 @pytest.mark.parametrize(
