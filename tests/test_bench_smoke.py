@@ -144,7 +144,7 @@ def bench(*words: str, path: str | None = None) -> subprocess.CompletedProcess[s
 
 def test_bench_measures_and_prints_ratios(tmp_path: Path) -> None:
     file = tmp_path / "out.json"
-    names = "open-hot,open-cold,effects,startup,memory"
+    names = "open-hot,open-cold,effects,connect,startup,memory"
     done = bench("--only", names, "--rounds", "1", "--operations", "200", "--json", str(file))
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(file.read_text())["benchmarks"]
@@ -155,6 +155,8 @@ def test_bench_measures_and_prints_ratios(tmp_path: Path) -> None:
         ("open-cold", "open", "c-read-open-direct"),
         ("effects", "create", "c-effects"),
         ("effects", "unlink", "c-effects"),
+        ("connect", "unix", "native"),
+        ("connect", "tcp", "native"),
         ("startup", "startup", "python"),
     ):
         variants = found[name]["metrics"][metric]["variants"]

@@ -64,6 +64,16 @@ def effects(bench: Bench) -> Table:
     return interleave(bench, bench.usable(EFFECTORS), ["create", "rename", "unlink"], measure, bench.rounds)
 
 
+def connect(bench: Bench) -> Table:
+    """socket+connect+accept+close of a unix socket and of a port of this machine, a server of the program's own, us."""
+
+    def measure(variant: Variant, turn: int) -> dict[str, float]:
+        with fresh_directory(bench.memory_root, f"connect-{variant.name}-{turn}") as place:
+            return numbers(bench.run([loop(bench), "connect", place, str(bench.operations // 10)], place, variant))
+
+    return interleave(bench, bench.usable(("native", "pincer")), ["unix", "tcp"], measure, bench.rounds)
+
+
 def startup(bench: Bench) -> Table:
     """Wall time of `true` by each variant, and of a bare isolated Python, ms."""
     work = bench.directory("work")

@@ -47,6 +47,7 @@ EFFECT_TARGETS = [
     Target("strace-effects", None),
     Target("sandlock", None),
 ]
+CONNECT_TARGETS = [Target("native", None)]
 STARTUP_TARGETS = [Target("native", None), Target("python", 6.0)]
 WORKLOAD_TARGETS = {
     "git": [Target("native", 1.7), Target("strace", 1.0)],

@@ -3,6 +3,7 @@
  *     loop open-hot FILE N       open and close one file N times                    prints: open NS
  *     loop open-cold DIR N       open and close DIR/0 ... DIR/N-1, each once         prints: open NS
  *     loop effects DIR N         create+write+close, rename, unlink of N files       prints: create NS, rename NS, unlink NS
+ *     loop connect DIR N         connect to DIR/s and to a port of 127.0.0.1, N times    prints: unix NS, tcp NS
  *     loop spawn N               fork and exec /bin/true N times, one after another
  *     loop probe DIR FILES N P   the memory benchmark: 1,000 opens, N opens, P processes, P more; after each of the four
  *                                one line "stage PID" and a wait for one byte on standard input
@@ -12,10 +13,13 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -89,6 +93,39 @@ static void effects(const char *dir, long n) {
     report("unlink", start, n);
 }
 
+/* Connections to a server of our own; socket, accept and the closes are in the time, as they are natively. */
+static void connections(const char *name, int family, struct sockaddr *address, socklen_t size, long n) {
+    int server = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (server == -1 || bind(server, address, size) == -1 || listen(server, 16) == -1)
+        die(name);
+    if (family == AF_INET && getsockname(server, address, &size) == -1)
+        die(name);
+    double start = now();
+    for (long i = 0; i < n; i++) {
+        int client = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (client == -1 || connect(client, address, size) == -1)
+            die(name);
+        int accepted = accept4(server, NULL, NULL, SOCK_CLOEXEC);
+        if (accepted == -1)
+            die(name);
+        struct linger reset = {1, 0}; /* no port stays in TIME_WAIT */
+        setsockopt(client, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+        close(client);
+        close(accepted);
+    }
+    report(name, start, n);
+    close(server);
+}
+
+static void connects(const char *dir, long n) {
+    struct sockaddr_un path = {.sun_family = AF_UNIX};
+    struct sockaddr_in port = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    snprintf(path.sun_path, sizeof path.sun_path, "%s/s", dir);
+    connections("unix", AF_UNIX, (struct sockaddr *)&path, sizeof path, n);
+    unlink(path.sun_path);
+    connections("tcp", AF_INET, (struct sockaddr *)&port, sizeof port, n);
+}
+
 static void stage(void) {
     char byte;
     printf("stage %d\n", getpid());
@@ -113,6 +150,8 @@ int main(int argc, char **argv) {
         report("open", start, n);
     } else if (!strcmp(kind, "effects") && argc == 4) {
         effects(argv[2], atol(argv[3]));
+    } else if (!strcmp(kind, "connect") && argc == 4) {
+        connects(argv[2], atol(argv[3]));
     } else if (!strcmp(kind, "spawn") && argc == 3) {
         spawn(atol(argv[2]));
     } else if (!strcmp(kind, "probe") && argc == 6) {
