@@ -59,7 +59,8 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
         cache = _cache_directory()
         places = Places.of(here, os.environ, command, [directory])
         _check_imports(places)
-        overlay = Overlay(allow_write=options.allow_write, allow_connect=options.allow_connect, protect=options.protect)
+        opened = {name: getattr(options, name) for name in ("allow_write", "allow_connect", "allow_net", "protect")}
+        overlay = Overlay(**opened)
         profile = load(options.profile or "default", places, overlay=overlay, cache_directory=cache)
         wiring = agents.wire(command, options.command, directory)
         environment, withheld = environ.for_worker(os.environb, profile, options.confirm)
@@ -78,9 +79,7 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
     floor = plan.floor
     judged_by = {  # what `review` loads the profile from again
         "profile": profile.paths[0] if is_file(options.profile or "") else options.profile or "default",
-        "allow_write": options.allow_write,
-        "allow_connect": options.allow_connect,
-        "protect": options.protect,
+        **opened,
         "compiled": cache,
         "places": places.told(),
     }

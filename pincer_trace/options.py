@@ -67,6 +67,11 @@ TABLE = (
         text="Also allow connections to the unix sockets at and below PATH. Repeatable.",
     ),
     Option(
+        "allow_net", ("--allow-net",), TEXTS, metavar="ADDRESS:PORT",
+        text="Also allow TCP connections there, where the profile does not: 192.0.2.7:443, [::1]:*, 10.0.0.0/8:443. "
+        "Repeatable.",
+    ),
+    Option(
         "protect", ("--protect",), TEXTS, metavar="PATH",
         text="Allow no access at and below PATH. Repeatable.",
     ),
@@ -127,8 +132,8 @@ class RunOptions:
     """What one run was asked to do. Texts are as `sys.argv` has them (`os.fsencode` gives the bytes)."""
 
     __slots__ = (
-        "allow_connect", "allow_write", "command", "confirm", "durable", "leftover", "model", "pass_fd", "profile",
-        "protect", "quiet", "require", "session_dir", "task", "twin", "ui",
+        "allow_connect", "allow_net", "allow_write", "command", "confirm", "durable", "leftover", "model", "pass_fd",
+        "profile", "protect", "quiet", "require", "session_dir", "task", "twin", "ui",
     )  # fmt: skip
 
     def __init__(self, command: list[str]) -> None:
@@ -136,6 +141,7 @@ class RunOptions:
         self.profile: str | None = None
         self.allow_write: list[str] = []
         self.allow_connect: list[str] = []
+        self.allow_net: list[str] = []
         self.protect: list[str] = []
         self.pass_fd: list[int] = []
         self.confirm = "deny"

@@ -16,7 +16,7 @@ from _hashlib import openssl_sha256  # `hashlib` is this and a millisecond of im
 
 from pincer_trace import __version__, effects, paths
 from pincer_trace.errors import UserError
-from pincer_trace.profile import globs, model
+from pincer_trace.profile import addresses, globs, model
 from pincer_trace.profile.model import ALLOW, BUILT_IN, DENY, GRANT, PROTECTION, Profile, Rule, Settings
 
 TYPE_CHECKING = False
@@ -48,7 +48,7 @@ _SESSION_NAME = b"/????????-??????-??????"  # as `ledger.session` names its dire
 
 class Overlay:
     """What command-line options add to a profile: paths (relative ones to the working directory) and
-    HOST:PORT peers.
+    ADDRESS:PORT peers.
     """
 
     __slots__ = ("allow_connect", "allow_net", "allow_write", "protect")
@@ -362,21 +362,21 @@ def _overlay_rules(overlay: Overlay, places: Places, rules: list[Rule]) -> list[
         out.append(_below_rule(group, path, ALLOW, reason, option, GRANT))
     for value in overlay.allow_net:
         host, colon, port = value.rpartition(":")
-        if (
-            not colon
-            or not host
-            or "/" in value
-            or not (port == "*" or (port.isascii() and port.isdigit() and int(port) < 65536))
-        ):
+        if not (colon and host and (port == "*" or (port.isascii() and port.isdigit() and int(port) < 65536))):
             raise UserError(
-                f"--allow-net {paths.display(value)}: write HOST:PORT, as in 'example.com:443' or '*.x.com:*'"
+                f"--allow-net {paths.display(value)}: write ADDRESS:PORT, as in '192.0.2.7:443' or '10.0.0.0/8:*'"
             )
-        pattern = b"//" + os.fsencode(value)
+        if not addresses.is_addresses(os.fsencode(value)):
+            raise UserError(
+                f"--allow-net {paths.display(value)}: a connection is judged by its address, not by a name yet: write "
+                "ADDRESS:PORT"
+            )
         try:
-            parts = globs.components(pattern)
+            found = [(pattern, globs.components(pattern)) for pattern in addresses.patterns(os.fsencode(value))]
         except globs.GlobError as error:
             raise UserError(f"--allow-net {paths.display(value)}: {error}") from None
-        out.append(Rule(effects.TO_PEERS, pattern, parts, ALLOW, "allowed by --allow-net", "--allow-net"))
+        reason = "allowed by --allow-net"
+        out += [Rule(effects.TO_PEERS, *each, ALLOW, reason, "--allow-net") for each in found]
     closed = effects.CHANGES | {effects.READ, effects.EXEC, effects.CONNECT}
     for value in overlay.protect:
         path = _option_path(value, places, "--protect")

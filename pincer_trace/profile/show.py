@@ -76,6 +76,8 @@ def remedy_for(profile: Profile, rule: Rule | None, effect: str, path: bytes) ->
         return "leave out that --protect"
     if effect in effects.TO_PEERS and path[:2] != b"//":
         return f"--allow-connect {paths.word(os.fsdecode(path))}"
+    if path.startswith(b"//@"):
+        return "no option opens this: whose an abstract socket is cannot be told, unless this run has bound it"
     if path.startswith(b"//"):
         return f"--allow-net {paths.word(os.fsdecode(path[2:]))}"
     if effect in effects.CHANGES:

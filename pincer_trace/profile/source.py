@@ -17,7 +17,7 @@ import msgspec
 from pincer_trace import effects
 from pincer_trace.errors import UserError
 from pincer_trace.paths import display
-from pincer_trace.profile import globs, loading, model
+from pincer_trace.profile import addresses, globs, loading, model
 
 if TYPE_CHECKING:
     from pincer_trace.profile.loading import Compiled, Pattern, Row
@@ -242,7 +242,10 @@ def _alternatives_after_placeholder(text: bytes) -> list[tuple[str, bytes]]:
                 known = ", ".join(loading.PLACEHOLDERS)
                 raise globs.GlobError(f"placeholder {{{display(name)}}} is not known; known are {known}")
             return [(name, part) for part in globs.alternatives(rest)]
-    return [("", part) for part in globs.alternatives(text)]
+    parts = globs.alternatives(text)
+    if text.startswith(b"//") and text[2:3] != b"@":
+        parts = [pattern for part in parts for pattern in addresses.patterns(part[2:])]
+    return [("", part) for part in parts]
 
 
 class Lines:

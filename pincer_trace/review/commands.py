@@ -9,6 +9,7 @@ import click
 
 from pincer_trace import effects, paths
 from pincer_trace.errors import UserError
+from pincer_trace.profile import addresses
 from pincer_trace.ui import arguments
 
 _DEFAULT = click.core.ParameterSource.DEFAULT
@@ -24,6 +25,9 @@ _allow_write_option = click.option(
 _allow_connect_option = click.option(
     "--allow-connect", multiple=True, metavar="PATH", help="As in a run with this option. Repeatable."
 )
+_allow_net_option = click.option(
+    "--allow-net", multiple=True, metavar="ADDRESS:PORT", help="As in a run with this option. Repeatable."
+)
 _protect_option = click.option(
     "--protect", multiple=True, metavar="PATH", help="As in a run with this option. Repeatable."
 )
@@ -36,6 +40,7 @@ _protect_option = click.option(
 @click.option("--command", metavar="PROGRAM", help="As in a run of PROGRAM: some rules are for one program only.")
 @_allow_write_option
 @_allow_connect_option
+@_allow_net_option
 @_protect_option
 @arguments.session_dir
 @click.pass_context
@@ -47,6 +52,7 @@ def why(
     command: str | None,
     allow_write: tuple[str, ...],
     allow_connect: tuple[str, ...],
+    allow_net: tuple[str, ...],
     protect: tuple[str, ...],
     session_dir: str | None,
 ) -> int:
@@ -63,7 +69,7 @@ def why(
     from pincer_trace.twin.foresight import PathFacts
 
     if effect.isascii() and effect.isdecimal():
-        for name in ("profile", "command", "allow_write", "allow_connect", "protect"):
+        for name in ("profile", "command", "allow_write", "allow_connect", "allow_net", "protect"):
             if ctx.get_parameter_source(name) is not _DEFAULT:
                 option = "--" + name.replace("_", "-")
                 raise click.UsageError(f"{option} is not for a record; `{NAME} replay` asks another profile", ctx)
@@ -81,7 +87,7 @@ def why(
         raise click.UsageError("Missing argument 'TARGET'", ctx)
     places = places_for(command)
     asked = resolve_target(effect, target)
-    overlay = Overlay(allow_write=allow_write, allow_connect=allow_connect, protect=protect)
+    overlay = Overlay(allow_write=allow_write, allow_connect=allow_connect, allow_net=allow_net, protect=protect)
     loaded = load(profile, places, overlay=overlay)
     said = explain(loaded, effect, asked, PathFacts(loaded, effect, asked))
     _print_rows(said.verdict, f"{effect} {paths.display(asked, 5000)}", foretold(loaded, said))
@@ -110,6 +116,7 @@ def _print_rows(verdict: str, what: str, rows: list[tuple[str, str]]) -> None:
 )
 @_allow_write_option
 @_allow_connect_option
+@_allow_net_option
 @_protect_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each difference, and one with the counts.")
 @arguments.session_dir
@@ -118,6 +125,7 @@ def replay(
     profile: str | None,
     allow_write: tuple[str, ...],
     allow_connect: tuple[str, ...],
+    allow_net: tuple[str, ...],
     protect: tuple[str, ...],
     as_json: bool,
     session_dir: str | None,
@@ -142,7 +150,9 @@ def replay(
     from pincer_trace.ui.progress import of_ledger
 
     past = Past(read.find_session(session, session_dir))
-    loaded = past.profile(profile, allow_write=allow_write, allow_connect=allow_connect, protect=protect)
+    loaded = past.profile(
+        profile, allow_write=allow_write, allow_connect=allow_connect, allow_net=allow_net, protect=protect
+    )
     found = Replay(past, loaded)
     with of_ledger(past.path) as progress:
         found.run(progress.tell)
@@ -209,8 +219,8 @@ def resolve_target(effect: str, target: str) -> bytes:
     raw = os.fsencode(target)
     if not raw:
         raise UserError("TARGET is empty: name a path, or //HOST:PORT")
-    if effect in effects.TO_PEERS and (raw.startswith(b"//") or b"/" not in raw):
-        return raw if raw.startswith(b"//") else b"//" + raw
+    if effect in effects.TO_PEERS and (raw.startswith(b"//") or (b":" in raw and b"/" not in raw)):
+        return addresses.patterns(raw.removeprefix(b"//"))[0]
     head, tail = os.path.split(raw.rstrip(b"/"))
     if effect not in _ON_THE_ENTRY or tail in (b"", b".", b".."):
         return os.path.realpath(raw)

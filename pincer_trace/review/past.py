@@ -11,13 +11,13 @@ from pincer_trace.profile import Overlay, Places, is_file, load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from pincer_trace.profile import Profile
 
 
-_OPTIONS = ("allow_write", "allow_connect", "protect")
+_OPTIONS = ("allow_write", "allow_connect", "allow_net", "protect")
 _SEVERAL = frozenset({"exposed", "extra", "homes", "own", "path_dirs"})  # of the places
 
 
@@ -45,8 +45,7 @@ class Past:
         A file, and the paths of options (`more`, by their names in an `Overlay`), are those of the caller's working
         directory. Errors: `UserError`.
         """
-        given = {name: [os.path.abspath(path) if path else path for path in more.get(name, ())] for name in _OPTIONS}
-        overlay = Overlay(**{name: [*self._options[name], *given[name]] for name in _OPTIONS})
+        overlay = Overlay(**{option: [*self._options[option], *_absolute(option, more)] for option in _OPTIONS})
         named = self.name if name is None else os.path.abspath(os.path.expanduser(name)) if is_file(name) else name
         return load(named, self._places, overlay=overlay, cache_directory=self._compiled, use_cache=False)
 
@@ -58,6 +57,14 @@ class Past:
     def asks_nobody(self) -> bool:
         """Whether what wanted a confirmation was refused in that run."""
         return self.session.get("confirm") == "deny"
+
+
+def _absolute(option: str, more: Mapping[str, Iterable[str]]) -> list[str]:
+    """The values of that option: paths by their whole name."""
+    values = more.get(option, ())
+    if option == "allow_net":
+        return list(values)
+    return [os.path.abspath(path) if path else path for path in values]
 
 
 def _restored(name: str, value: Any) -> Any:

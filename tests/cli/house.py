@@ -31,7 +31,8 @@ class House:
         self.places = Places.of(str(tree), program.environ, None)
         parent = directory or os.path.join(program.state, "pincer-trace", "sessions")
         judged_by = {
-            "profile": profile, "allow_write": [], "allow_connect": [], "protect": [], "compiled": None,
+            "profile": profile, "allow_write": [], "allow_connect": [], "allow_net": [], "protect": [],
+            "compiled": None,
             "places": self.places.told(),
         }  # fmt: skip
         self.session = Session.create(

@@ -98,7 +98,7 @@ class Made:
             cwd=os.fsencode(self.work), workspace=os.fsencode(self.work), home=os.fsencode(base / "home"),
             tmp=b"/tmp/of-the-session", state=os.fsencode(base / "state"), own=(os.fsencode(base / "own"),),
         )  # fmt: skip
-        self.options = {"allow_write": [], "allow_connect": [], "protect": [], **options}
+        self.options = {"allow_write": [], "allow_connect": [], "allow_net": [], "protect": [], **options}
         self.profile = load(str(self.file), self.places, overlay=Overlay(**self.options), cache_directory=None)
         judged_by = {"profile": str(self.file), "compiled": None, "places": self.places.told(), **self.options}
         self.session = Session.create(
