@@ -124,8 +124,17 @@ class Connecting:
         if not peer or call.socket.kind != _STREAM:
             # No address, or none that the kernel takes; UDP, of which nothing is judged (P82). Neither waits.
             return call.now(call.address)
-        target = Target(peer)
-        return self._perform(call, target, self._c.authority.demand(call.task, CONNECT, target), call.address)
+        authority, target = self._c.authority, Target(peer)
+        if authority.passes(CONNECT, peer):
+            judgement = authority.demand(call.task, CONNECT, target)
+        else:  # a rule may ask whose server it is
+            host, port = peers.host_and_port(peer)
+            target.listeners = tuple(sockdiag.tcp_listeners(host, port))
+            judgement = authority.judge(call.task, CONNECT, target)
+            if peers.is_loopback(host) and not (target.listeners or authority.permits(judgement)):
+                raise OSError(errno.ECONNREFUSED, peer)  # as natively: who waits for a server tries again
+            authority.insist(call.task, CONNECT, target, judgement)
+        return self._perform(call, target, judgement, call.address)
 
     def _perform(self, call: _Connect, target: Target, judgement: Judgement, address: bytes) -> object:
         """Connect to `address`, which is what the caller's own means, in the background."""

@@ -112,7 +112,10 @@ class Sockets:
                     return self._bind_path(task, own, what, address, path)
                 if peers.abstract_name(address) or len(address) == _FAMILY:
                     return self._bind_abstract(own, what, address)
-            return libc.call("bind", own, address, len(address))  # a port, or what is no address: the kernel's errno
+            libc.call("bind", own, address, len(address))  # a port, or what is no address: the kernel's errno
+            if what.family != table.AF_UNIX:
+                c.provenance.note_port(what.inode)
+            return 0
         finally:
             os.close(own)
 

@@ -104,6 +104,18 @@ def inet_peer(own: Socket, address: bytes) -> bytes:
     return f"//{text}{f'%{scope}' if scope else ''}:{port}".encode()
 
 
+def host_and_port(peer: bytes) -> tuple[bytes, int]:
+    """The address (4 or 16 bytes) and the port in a name that `inet_peer` made."""
+    host, _, port = peer[2:].decode().rpartition(":")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.inet_pton(family, host.partition("%")[0]), int(port)
+
+
+def is_loopback(host: bytes) -> bool:
+    """Whether that address (4 or 16 bytes) never leaves this machine."""
+    return host[0] == 127 if len(host) == 4 else host == bytes(15) + b"\1"
+
+
 def _is_nothing(raw: bytes) -> bool:
     """Whether that is no address: of IPv6, or of IPv4."""
     return not any(raw.removeprefix(_MAPPED))

@@ -13,8 +13,12 @@ from bisect import bisect_left
 from pincer_trace.kernel import libc
 
 _NAMELESS = 4096  # files without a name that are remembered
-_ABSTRACT = 16_384  # abstract names that are remembered
+_ABSTRACT = 16_384  # abstract names that are remembered, and sockets with a port
 _VACATED = 250_000  # names of the user's folders that are remembered; beyond, nothing counts as new any more
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 _O_PATH = os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -26,6 +30,7 @@ class Provenance:
         self._nameless: dict[tuple[int, int], bytes] = {}
         self._bound: dict[tuple[int, int], bytes] = {}
         self._abstract: dict[bytes, int] = {}
+        self._ports: dict[int, None] = {}
         self._vacated: set[bytes] = set()
         self._above_vacated: set[bytes] = set()
 
@@ -128,6 +133,17 @@ class Provenance:
         self._abstract[peer] = inode
         if len(self._abstract) > _ABSTRACT:
             del self._abstract[next(iter(self._abstract))]
+
+    def note_port(self, inode: int) -> None:
+        """The tree has just bound its socket `inode` to a port."""
+        self._ports.pop(inode, None)
+        self._ports[inode] = None
+        if len(self._ports) > _ABSTRACT:
+            del self._ports[next(iter(self._ports))]
+
+    def has_ports(self, inodes: Sequence[int]) -> bool:
+        """Whether the tree bound all of these sockets, and there are some."""
+        return bool(inodes) and all(inode in self._ports for inode in inodes)
 
     def bound_abstract(self, peer: bytes) -> int:
         """The inode of the socket that the tree last bound to this abstract name; 0 for none."""

@@ -1,4 +1,4 @@
-"""Which unix sockets there are, asked of the kernel. sock_diag(7)
+"""Which sockets there are, asked of the kernel. sock_diag(7)
 
 Each answer is about the network namespace of whoever asks, and true for that moment.
 """
@@ -26,9 +26,12 @@ _HEADER = struct.Struct("=IHHII")  # struct nlmsghdr
 _ASKED = struct.Struct("=BBHIIIII")  # struct unix_diag_req; the last two are the cookie
 _FOUND = struct.Struct("=BBBBIII")  # struct unix_diag_msg
 _ATTRIBUTE = struct.Struct("=HH")
+_INET_ASKED = struct.Struct("=BBBBI2s2s16s16sIII")  # struct inet_diag_req_v2
+_INET_FOUND = struct.Struct("=BBBB2s2s16s16sIIIIIIII")  # inet_diag_msg: 4 the port, 6 the host, at last the inode
 _ANY = 0xFFFFFFFF
 _LISTENING = 1 << 10  # TCP_LISTEN
 _SIZE = 1 << 18
+_MAPPED = bytes(10) + b"\xff\xff"  # in front of an IPv4 address in IPv6
 
 
 def is_abstract(inode: int, kind: int, name: bytes) -> bool:
@@ -58,13 +61,32 @@ def listens(found: os.stat_result) -> bool:
         return True
 
 
+def tcp_listeners(host: bytes, port: int) -> list[int]:
+    """The inodes of the sockets that listen at that port, by that address (4 or 16 bytes) or by any. Raises OSError."""
+    found = []
+    for family, hosts in ((socket.AF_INET, (host,)), (socket.AF_INET6, (host, _MAPPED + host))):
+        asked = (family, socket.IPPROTO_TCP, 0, 0, _LISTENING, port.to_bytes(2, "big"), bytes(2), bytes(16), bytes(16))
+        for data in _answers(_INET_ASKED.pack(*asked, 0, _ANY, _ANY), _DUMP):
+            row = _INET_FOUND.unpack_from(data)
+            here = row[6][: 4 if family == socket.AF_INET else 16]
+            if row[4] == port.to_bytes(2, "big") and (not any(here) or here in hosts):
+                found.append(row[-1])
+    return found
+
+
 def _listening(show: int) -> Iterator[tuple[tuple[int, int], Attributes]]:
     return _ask(0, _LISTENING, show, _DUMP)
 
 
 def _ask(inode: int, states: int, show: int, flags: int = 0) -> Iterator[tuple[tuple[int, int], Attributes]]:
-    """((inode, type), attributes) of each socket that is told. Raises OSError."""
-    body = _ASKED.pack(socket.AF_UNIX, 0, 0, states, inode, show, _ANY, _ANY)
+    """((inode, type), attributes) of each unix socket that is told. Raises OSError."""
+    for data in _answers(_ASKED.pack(socket.AF_UNIX, 0, 0, states, inode, show, _ANY, _ANY), flags):
+        found = _FOUND.unpack_from(data)
+        yield (found[4], found[1]), _attributes(data[_FOUND.size :])
+
+
+def _answers(body: bytes, flags: int) -> Iterator[bytes]:
+    """What is told, a socket each. Raises OSError."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG) as asked:
         asked.send(_HEADER.pack(_HEADER.size + len(body), _SOCK_DIAG_BY_FAMILY, _REQUEST | flags, 1, 0) + body)
         while True:
@@ -78,8 +100,7 @@ def _ask(inode: int, states: int, show: int, flags: int = 0) -> Iterator[tuple[t
                 if kind == _ERROR:
                     number = -struct.unpack_from("=i", data, start)[0]
                     raise OSError(number or errno.EIO, os.strerror(number or errno.EIO))
-                found = _FOUND.unpack_from(data, start)
-                yield (found[4], found[1]), _attributes(data[start + _FOUND.size : at + size])
+                yield data[start : at + size]
                 at += (size + 3) & ~3
             if not flags:
                 return

@@ -178,7 +178,7 @@ class EffectFacts(Facts):
         target = self._target
         if target.descriptor >= 0:
             return self._provenance.has_bound(target.descriptor)
-        return self._provenance.bound_abstract(target.path) != 0
+        return self._provenance.has_ports(target.listeners) or self._provenance.bound_abstract(target.path) != 0
 
     def executable(self) -> bytes:
         return self._executable

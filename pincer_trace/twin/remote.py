@@ -258,7 +258,8 @@ def _described(target: Target, pins: Pins) -> Message:
     if isinstance(target.above, Within):
         within = target.above.depth, pins.add(target.above.outer.directory if target.above.outer is not None else -1)
     places = pins.add(target.parent), pins.add(target.descriptor)
-    return [*places, moved, within, target.arrives, target.replaces, target.named, text(target.lies)]
+    more = target.arrives, target.replaces, target.named, text(target.lies), target.listeners
+    return [*places, moved, within, *more]
 
 
 class ToldProvenance(Provenance):
@@ -286,6 +287,10 @@ class ToldProvenance(Provenance):
     def note_abstract(self, peer: bytes, inode: int) -> None:
         super().note_abstract(peer, inode)
         self._tell("note_abstract", text(peer), inode)
+
+    def note_port(self, inode: int) -> None:
+        super().note_port(inode)
+        self._tell("note_port", inode)
 
     def note_descriptor(self, descriptor: int, parent: int) -> os.stat_result:
         found = super().note_descriptor(descriptor, parent)

@@ -77,6 +77,7 @@ class Served:
             "note": lambda a, pins: provenance.note(pins[a[0]], raw(a[1])),
             "note_socket": lambda a, pins: provenance.note_socket(pins[a[0]], raw(a[1])),
             "note_abstract": lambda a, _: provenance.note_abstract(raw(a[0]), a[1]),
+            "note_port": lambda a, _: provenance.note_port(a[0]),
             "note_descriptor": lambda a, pins: provenance.note_descriptor(pins[a[0]], pins[a[1]]),
             "note_object": lambda a, pins: provenance.note_object(pins[a[0]]),
             "note_nameless": lambda a, pins: provenance.note_nameless(pins[a[0]]),
@@ -183,7 +184,7 @@ class Served:
     def _target(
         self, path: bytes, name: bytes, described: Message, pins: list[int], stack: contextlib.ExitStack
     ) -> Target:
-        parent, descriptor, moved, within, arrives, replaces, named, lies = described
+        parent, descriptor, moved, within, arrives, replaces, named, lies, listeners = described
         above = None
         if within is not None:
             depth, beyond = within
@@ -201,6 +202,7 @@ class Served:
             named=named,
             lies=raw(lies),
         )
+        target.listeners = tuple(listeners)
         if moved is not None:
             target.moved = pins[moved[0]], raw(moved[1])
         return target

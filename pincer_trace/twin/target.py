@@ -21,12 +21,12 @@ class Target:
     this session lifts no protection. `needs` is the access to the object itself that the kernel asks for too, where
     that is certain. An object that is `named` was reached by the only name that it can have. `manner` says in a few
     words with which values it is done, where a yes to one is none to another. A name that is `marked` may be one that
-    the kernel says was removed.
+    the kernel says was removed. `listeners` are the inodes of the sockets that listen there, of a TCP port.
     """
 
     __slots__ = (
-        "_place", "above", "arrives", "descriptor", "found", "lies", "manner", "marked", "moved", "name", "named",
-        "needs", "parent", "path", "replaces",
+        "_place", "above", "arrives", "descriptor", "found", "lies", "listeners", "manner", "marked", "moved",
+        "name", "named", "needs", "parent", "path", "replaces",
     )  # fmt: skip
 
     def __init__(
@@ -61,6 +61,9 @@ class Target:
         self.lies = lies
         self.manner = manner
         self.marked = marked
+        self.listeners: tuple[
+            int, ...
+        ] = ()  # the inodes of the sockets that listen there, where rules ask whose they are
         self._place = (above_found.st_dev, above_found.st_ino) if above_found is not None else None
 
     def comes_from(self, parent: int, name: bytes) -> None:

@@ -5,6 +5,7 @@ programs nothing differs.
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 
@@ -155,6 +156,65 @@ def test_p48_the_default_profile_records_each_connection(runner: support.Runner,
     records = [entry for entry in result.decisions if entry["path"] == f"//127.0.0.1:{port}"]
     assert len(records) == 5 and {entry["outcome"] for entry in records} == {"done"}
     assert [entry.get("post") for entry in records if entry.get("post")] == ["in progress"]
+
+
+OWN = """
+extends = "default"
+
+[[rule]]
+effects = ["connect"]
+paths = ["//**"]
+verdict = "deny"
+reason = "nobody"
+
+[[rule]]
+effects = ["connect"]
+paths = ["//127.0.0.1:*", "//::1:*"]
+when = "bound"
+verdict = "allow"
+reason = "servers of its own"
+"""
+
+
+@pytest.mark.parametrize("twin", ["inline", "process"])
+def test_p68_a_server_of_the_run_is_known_by_its_socket(
+    runner: support.Runner, stranger: socket.socket, twin: str
+) -> None:
+    """Not by its port: one that a stranger shares, or had first at another address, is not the run's own."""
+    give(runner, runner.base / "p.toml", OWN.encode())
+    with socket.socket() as shared:
+        shared.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        os.fchown(shared.fileno(), runner.identity.uid, runner.identity.gid)
+        shared.bind(("127.0.0.1", 0))
+        shared.listen()
+        found, result = attack(
+            runner,
+            """
+import socket
+theirs, shared = map(int, sys.argv[1:])
+def reach(host, port, family=socket.AF_INET):
+    with socket.socket(family) as s: return word(-errno_of(s.connect, (host, port)))
+own = socket.create_server(("127.0.0.1", 0)); port = own.getsockname()[1]
+note("own", reach("127.0.0.1", port)); note("own by any", reach("0.0.0.0", port)); note("mapped", reach("::ffff:127.0.0.1", port, socket.AF_INET6))
+note("theirs", reach("127.0.0.1", theirs)); note("nobody", reach("127.0.0.1", 1))
+wide = socket.socket(); wide.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); note("over theirs", word(-errno_of(wide.bind, ("0.0.0.0", theirs)))); errno_of(wide.listen)
+note("theirs below it", reach("127.0.0.1", theirs))
+beside = socket.socket(); beside.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1); note("beside", word(-errno_of(beside.bind, ("127.0.0.1", shared)))); errno_of(beside.listen)
+note("shared", reach("127.0.0.1", shared))
+six = socket.create_server(("::1", 0), family=socket.AF_INET6); note("six", reach("::1", six.getsockname()[1], socket.AF_INET6))
+gone = own.getsockname(); own.close(); note("closed", reach(*gone))
+report()
+""",
+            str(stranger.getsockname()[1]),
+            str(shared.getsockname()[1]),
+            options=("--quiet", "--twin", twin, "-p", str(runner.base / "p.toml")),
+        )
+    assert {found.pop(name) for name in ("own", "own by any", "mapped", "six")} == {"ok"}
+    assert {found.pop(name) for name in ("theirs", "theirs below it", "shared")} == {"EACCES"}, found
+    assert {found.pop(name) for name in ("nobody", "closed")} == {"ECONNREFUSED"}
+    with pytest.raises(BlockingIOError):
+        stranger.accept()
+    assert ["bound", True] in next(e for e in result.decisions if e["effect"] == "connect")["facts"]
 
 
 TALK = b"""

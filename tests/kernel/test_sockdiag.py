@@ -68,3 +68,25 @@ def test_a_kernel_that_does_not_tell(monkeypatch, tmp_path, number: int) -> None
         with pytest.raises(OSError, match=os.strerror(number)):
             sockdiag.is_abstract(1, STREAM, b"\0x")
     assert sockdiag.listens(os.stat(tmp_path))
+
+
+def test_who_listens_at_a_port() -> None:
+    """By that address or by any of either family; nobody else, and nobody who does not listen."""
+    with socket.create_server(("127.0.0.1", 0)) as own, socket.socket() as bound:
+        port, inode = own.getsockname()[1], os.fstat(own.fileno()).st_ino
+        bound.bind(("127.0.0.1", 0))
+        here, other = socket.inet_aton("127.0.0.1"), socket.inet_aton("127.0.0.2")
+        assert sockdiag.tcp_listeners(here, port) == [inode]
+        assert sockdiag.tcp_listeners(other, port) == []
+        assert sockdiag.tcp_listeners(here, bound.getsockname()[1]) == []
+        with socket.create_server(("127.0.0.2", port)) as second:
+            assert sockdiag.tcp_listeners(here, port) == [inode]
+            assert sockdiag.tcp_listeners(other, port) == [os.fstat(second.fileno()).st_ino]
+    with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as both:
+        port, inode = both.getsockname()[1], os.fstat(both.fileno()).st_ino
+        for host in (here, socket.inet_pton(socket.AF_INET6, "::1")):
+            assert sockdiag.tcp_listeners(host, port) == [inode]
+    with socket.socket(socket.AF_INET6) as mapped:
+        mapped.bind(("::ffff:127.0.0.1", 0))
+        mapped.listen()
+        assert sockdiag.tcp_listeners(here, mapped.getsockname()[1]) == [os.fstat(mapped.fileno()).st_ino]
