@@ -80,6 +80,7 @@ _LEADING: dict[bytes, Socket] = {
     b"CONTAINER_HOST": _url,
     b"BUILDKIT_HOST": _url,
     b"NOTIFY_SOCKET": _path,
+    b"WSL_INTEROP": _path,
     b"NVIM": _path,
     b"NVIM_LISTEN_ADDRESS": _path,
     b"VSCODE_IPC_HOOK_CLI": _path,

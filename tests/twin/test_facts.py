@@ -231,3 +231,19 @@ def test_damaged_rows_answer_nothing(rows):
     for ask in (lambda: facts.created_by_tree(b"/tmp"), facts.git_config_changes, facts.git_danger, facts.executable):
         with pytest.raises(Unknown):
             ask()
+
+
+@pytest.mark.parametrize("bound", [True, False])
+def test_whether_a_socket_was_bound_comes_back(bound):
+    class Socket(Facts):
+        def bound_by_tree(self):
+            return bound
+
+    recording = Recording(Socket())
+    assert recording.bound_by_tree() is bound
+    rows = through_json(("connect", b"/s", recording.rows), effect="connect", path=b"/s")
+    assert rows == [["bound", bound]]
+    assert Recorded(rows).bound_by_tree() is bound
+    with pytest.raises(Unknown) as caught:
+        Recorded([]).bound_by_tree()
+    assert caught.value.answers == (True, False)
