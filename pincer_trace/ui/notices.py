@@ -87,11 +87,16 @@ class Notices:
             self._open()
 
     def question(self, text: str) -> None:
-        """Somebody waits for an answer: a pane that a person has closed meanwhile is opened again."""
+        """Somebody waits for an answer: a pane that a person has closed meanwhile is opened again.
+
+        Without one it rings, also where a program draws: a bell moves nothing on the screen.
+        """
         if self._pane is not None:
             self._open()
-        elif self._speaks and _may_be_told():
-            say(text)
+        elif self._speaks:
+            if _may_be_told():
+                say(text)
+            _ring()
 
     def denial(self, text: str) -> None:
         """Something new was denied. When there are many, only how many is told."""
@@ -125,6 +130,14 @@ class Notices:
         if reason:
             self._pane = None
             self.denial(f"no pane below: {reason}; in another terminal: pincer-trace monitor{self._session.elsewhere}")
+
+
+def _ring() -> None:
+    try:
+        if os.isatty(2) and select.select([], [2], [], 0)[1]:
+            os.write(2, b"\a")
+    except OSError:
+        pass  # the terminal is gone
 
 
 def _may_be_told() -> bool:
