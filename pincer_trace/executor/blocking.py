@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 _BREAK = signal.SIGRTMIN + 5  # breaks off a blocking call of ours; nobody else sends it
 _INTERVAL = 0.05  # seconds between looks at the held callers
 _LIMIT = 512
-_IDLE = 2  # threads that stay for the next call
 IN_PROGRESS = "in progress"  # what an outcome says of a connect that goes on without its caller
 
 
@@ -93,7 +92,7 @@ class BlockingCalls:
         self._lock = threading.Lock()
         self._held: set[Call] = set()
         self._work: SimpleQueue[Call | None] = SimpleQueue()  # for threads that are idle
-        self._idle = 0
+        self._idle = 0  # 1 while a thread is there for the next call
         self._wake = threading.Event()
         self._closing = False
 
@@ -102,16 +101,30 @@ class BlockingCalls:
         signal.signal(_BREAK, lambda *_: None)
         signal.siginterrupt(_BREAK, True)
         threading.Thread(target=self._watch, name="held", daemon=True).start()
+        # One is there at once: a later start could fail, when the process limit is reached.
+        threading.Thread(target=self._serve, args=(None,), name="waits", daemon=True).start()
 
     def open(self, identity: int, task: Task, descriptor: int, flags: int, sequence: int | None) -> None:
-        """Open `descriptor` (O_PATH, ours to close) with `flags`, as `start`."""
-        self.start(identity, task, lambda call, _: self._open(call, descriptor, flags), sequence, descriptor)
+        """Open `descriptor` (O_PATH, ours to close) with `flags`, as `start`, on a thread of its own."""
+        act: Act = lambda call, _: self._open(call, descriptor, flags)  # noqa: E731 - it needs its type
+        self._spawn(self._hold(identity, task, act, sequence, (descriptor,)))
 
     def start(self, identity: int, task: Task, act: Act, sequence: int | None, *owned: int) -> None:
         """Do `act` in the background, write its outcome, answer with its value (or minus an errno), close `owned`.
 
         Raises OSError EAGAIN when full: then the outcome is the caller's to write; `owned` are closed all the same.
         """
+        call = self._hold(identity, task, act, sequence, owned)
+        with self._lock:
+            idle = self._idle > 0
+            self._idle -= idle
+        if idle:
+            self._work.put(call)
+        else:
+            self._spawn(call)
+
+    def _hold(self, identity: int, task: Task, act: Act, sequence: int | None, owned: tuple[int, ...]) -> Call:
+        """The call, as one that waits from now on. Raises OSError."""
         try:
             call = Call(identity, task.tid, act, owned, sequence, self._identity.credentials(task))
         except BaseException:
@@ -120,39 +133,37 @@ class BlockingCalls:
             raise
         with self._lock:
             full = len(self._held) >= _LIMIT
-            idle = self._idle > 0 and not full
-            if idle:
-                self._idle -= 1
             if not full:
                 self._held.add(call)
         if full:
             call.close()
             raise OSError(errno.EAGAIN, "too many calls are waiting")
-        if idle:
-            self._work.put(call)
-        else:
-            try:
-                threading.Thread(target=self._serve, args=(call,), name="waits", daemon=True).start()
-            except RuntimeError:  # the process limit is reached
-                with self._lock:
-                    self._held.discard(call)
-                call.close()
-                raise OSError(errno.EAGAIN, "no thread for a call that may wait") from None
         self._wake.set()
+        return call
+
+    def _spawn(self, call: Call) -> None:
+        try:
+            threading.Thread(target=self._serve, args=(call,), name="waits", daemon=True).start()
+        except RuntimeError:  # the process limit is reached
+            with self._lock:
+                self._held.discard(call)
+            call.close()
+            raise OSError(errno.EAGAIN, "no thread for a call that may wait") from None
 
     def _serve(self, call: Call | None) -> None:
-        """A thread's life: its first call, and those that come while it is idle."""
-        identity = None
-        while call is not None:
-            if identity is None:
-                identity = self._identity.for_another_thread()
-            self._run(call, identity)
-            call = None  # nothing of it stays
+        """A thread's life: its first call, if it has one, and then those that come while it is the idle one."""
+        identity = self._identity.for_another_thread()
+        while True:
+            if call is not None:
+                self._run(call, identity)
+                call = None  # nothing of it stays
             with self._lock:
-                if self._closing or self._idle >= _IDLE:
+                if self._closing or self._idle:
                     return
-                self._idle += 1
+                self._idle = 1
             call = self._work.get()
+            if call is None:
+                return
 
     def _run(self, call: Call, identity: Identity) -> None:
         call.thread = threading.get_ident()
@@ -248,9 +259,8 @@ class BlockingCalls:
         self._wake.set()
         with self._lock:
             self._closing = True
-            held, idle = list(self._held), self._idle
-        for _ in range(idle):
-            self._work.put(None)
+            held = list(self._held)
+        self._work.put(None)  # for the idle one
         for one in held:
             one.broken = errno.EINTR
             while self._holds(one):

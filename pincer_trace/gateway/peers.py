@@ -7,9 +7,9 @@ but letters, digits and `_.-` as %XX. A unix socket at a path has that path.
 from __future__ import annotations
 
 import os
-import socket
 
 from pincer_trace.kernel import table
+from pincer_trace.kernel.bare import socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

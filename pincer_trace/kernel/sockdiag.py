@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 import struct
+
+from pincer_trace.kernel.bare import socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ def _ask(inode: int, states: int, show: int, flags: int = 0) -> Iterator[tuple[t
 
 def _answers(body: bytes, flags: int) -> Iterator[bytes]:
     """What is told, a socket each. Raises OSError."""
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG) as asked:
+    asked = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG)
+    try:
         asked.send(_HEADER.pack(_HEADER.size + len(body), _SOCK_DIAG_BY_FAMILY, _REQUEST | flags, 1, 0) + body)
         while True:
             data = asked.recv(_SIZE)
@@ -104,6 +106,8 @@ def _answers(body: bytes, flags: int) -> Iterator[bytes]:
                 at += (size + 3) & ~3
             if not flags:
                 return
+    finally:
+        asked.close()
 
 
 def _attributes(data: bytes) -> Attributes:

@@ -6,6 +6,7 @@ by its address: what is no address is kept as it is written, and matches nothing
 
 from __future__ import annotations
 
+from pincer_trace.kernel.bare import socket
 from pincer_trace.profile.globs import GlobError
 
 _MAPPED = bytes(10) + b"\xff\xff"
@@ -32,8 +33,6 @@ def is_addresses(text: bytes) -> bool:
 
 def _address(host: bytes) -> bytes:
     """The bytes of an address, IPv4 in IPv6 as IPv4; b"" for none."""
-    import socket
-
     if host[:1] == b"[" and host[-1:] == b"]":
         host = host[1:-1]
     for family in (socket.AF_INET, socket.AF_INET6):
@@ -45,8 +44,6 @@ def _address(host: bytes) -> bytes:
 
 
 def _written(raw: bytes) -> bytes:
-    import socket
-
     return socket.inet_ntop(socket.AF_INET if len(raw) == _OCTETS else socket.AF_INET6, raw).encode()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _socket
 import errno
 import os
 import socket
@@ -61,7 +62,12 @@ def test_many_sockets_come_in_many_parts(tmp_path, monkeypatch) -> None:
 def test_a_kernel_that_does_not_tell(monkeypatch, tmp_path, number: int) -> None:
     """For whom it matters: nothing is taken for the run's own, and a server for one that listens."""
     refusal = struct.pack("=IHHIIi", 36, 2, 0, 1, 0, -number) + bytes(16)
-    monkeypatch.setattr(socket.socket, "recv", lambda *_: refusal)
+
+    class Refusing(_socket.socket):
+        def recv(self, *_):
+            return refusal
+
+    monkeypatch.setattr(sockdiag.socket, "socket", Refusing)
     if number == errno.ENOENT:
         assert not sockdiag.is_abstract(1, STREAM, b"\0x")
     else:
