@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import time
 from _thread import allocate_lock, start_new_thread
 
 from pincer_trace.errors import UserError
+from pincer_trace.kernel.bare import signal
 from pincer_trace.ui.pane import Pane
 
 TYPE_CHECKING = False
