@@ -348,6 +348,28 @@ async def test_what_a_person_must_know(house):
             assert part in text, part
 
 
+@pytest.mark.parametrize("kind", [Monitor, Compact])
+@watched
+async def test_p54_no_yes_to_what_cannot_be_read_whole(house, kind):
+    """The middle of a name is where what matters may stand; with more room it can be read, and allowed."""
+    house.ask(b"/w/" + b"a" * 200 + b"/.bashrc/" + b"b" * 200 + b"/x")
+    async with view(house.session.path, kind, size=(60, 10)) as seen:
+        await seen.see("1 question" if kind is Monitor else "? 1")
+        await seen.press("1")
+        await seen.see("so no yes", "d deny")
+        for key in "asw":
+            await seen.until(lambda: seen.app.questions._listening)
+            await seen.press(key)
+            await seen.see("not all of it can be read here")
+        assert house.answered() == [] and "a allow" not in seen.text()
+        await seen.pilot.resize_terminal(120, 30)
+        await seen.see(".bashrc", "a allow once")
+        await seen.until(lambda: seen.app.questions._listening)
+        await seen.press("a")
+        await seen.see("allowed once")
+    assert house.answered() == [(1, "once")]
+
+
 @watched
 async def test_p54_nothing_is_answered_by_typing_on(house):
     """Enter, space, y, words: before a question is opened, while it is, and what is held down."""

@@ -14,6 +14,7 @@ from textual.app import App
 from textual.widgets import Input
 
 from pincer_trace.errors import UserError
+from pincer_trace.twin.grants import YES
 from pincer_trace.ui import words
 from pincer_trace.ui.feed import Watch
 from pincer_trace.ui.monitor import answering
@@ -294,6 +295,9 @@ class Watching(App[None], inherit_bindings=False):
             self.tell("nothing was answered: look at it for a moment first, and then press the key once")
             return
         kind = _KINDS[key]
+        if kind in YES and not self.questions.whole:
+            self.tell("nothing was allowed: not all of it can be read here")
+            return
         if kind == "always":
             self._asking = True
             self.beside(self._ask_again(question.id, dict(question.told)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from textual import events
 from textual.message import Message
 
+from pincer_trace.twin.grants import YES
 from pincer_trace.ui import words
 from pincer_trace.ui.monitor.guard import Guard
 from pincer_trace.ui.monitor.pane import Pane
@@ -27,6 +28,8 @@ ANSWERS = (  # key, the answer, what is said of it, and in few words
 )
 _LOW = 9  # lines below which an open question does without a heading
 _INDENT = "   "
+_MANY = 10_000  # lines
+_TOO_LONG = "too long to be read whole here, so no yes: a larger window, or pincer-trace pending"
 
 
 class QuestionsPane(Pane, can_focus=True):
@@ -50,10 +53,12 @@ class QuestionsPane(Pane, can_focus=True):
         self._clock = clock
         self.guard = Guard()
         self.opened: int | None = None
+        self.whole = False  # all that a yes to it means is on the screen
+        self._fits = True  # the same in the card that is made just now
         self._version: object = None  # what of the open one was on the screen
         self._listening = False
         self._headless = False
-        self._lines = (0, 0)  # where the open question begins, and how many lines it has
+        self._lines = 0, 0, False  # where the open question begins, how many lines it has, and whether it is whole
         self._spots: dict[
             int, int | list[tuple[int, int, str]]
         ] = {}  # by line: a question, or keys from column to column
@@ -123,7 +128,8 @@ class QuestionsPane(Pane, can_focus=True):
         chosen = self.open_question
         if chosen is not None:
             card = self._card(width, height - len(lines), now)
-            self._lines = len(lines), len(card)
+            self.whole = self._fits
+            self._lines = len(lines), len(card), self.whole
             for line, base, spot in card:
                 if spot is not None:
                     self._spots[len(lines)] = spot
@@ -176,7 +182,10 @@ class QuestionsPane(Pane, can_focus=True):
     def _card(
         self, width: int, height: int, now: float
     ) -> list[tuple[Line, str, int | list[tuple[int, int, str]] | None]]:
-        """The open question: what, by whom, why, what a yes covers, how long; and the keys, when they listen."""
+        """The open question: what, by whom, why, what a yes covers, how long; and the keys, when they listen.
+
+        Where not all that a yes means can be read, there is no key for one.
+        """
         chosen = self.open_question
         if chosen is None:
             return []
@@ -186,7 +195,6 @@ class QuestionsPane(Pane, can_focus=True):
         asked = told.get("asked")
         times = f", asked {asked} times" if isinstance(asked, int) and asked > 1 else ""
         head = f" {'>' if look.plain else '▸'} {chosen.id}  {_long_time(chosen, now)}{times} "
-        keys = self._keys(room)
         lines: list[tuple[Line, str, int | list[tuple[int, int, str]] | None]] = [
             ([(words.filled(words.cut(head, width, look.ellipsis), width), BOLD)], CHOSEN, None)
         ]
@@ -195,13 +203,22 @@ class QuestionsPane(Pane, can_focus=True):
             fit = words.wrapped if name else words.folded
             lines.extend(([(_INDENT + each, style)], PLAIN, None) for each in fit(said, room, most, look.ellipsis))
 
-        names = max(2, (height - len(keys) - 4) // 2)
-        manner = words.text(told.get("manner"), 200)
-        add(look.encoded(f"{effect} {words.name(told.get('path'))}"), BOLD, names, name=True)
+        names = [look.encoded(f"{effect} {words.name(told.get('path'))}")]
         if told.get("to"):
-            add(look.encoded(f"-> {words.name(told['to'])}"), BOLD, names, name=True)
+            names.append(look.encoded(f"-> {words.name(told['to'])}"))
+        manner = look.encoded(words.text(told.get("manner"), 200))
+        covers = look.encoded(words.name(told.get("covers"), 300)) if told.get("covers") else ""
+        covers = f"a yes covers {covers} in that directory: a name to save under" if covers else ""
+        means = [*names, *filter(None, (manner, covers))]  # by a yes
+        needed = sum(len(words.wrapped(each, room, _MANY, look.ellipsis)) for each in means)
+        self._fits = True
+        self._fits = needed <= height - len(lines) - len(self._keys(room))
+        keys = self._keys(room)
+        most = _MANY if self._fits else max(2, (height - len(keys) - 4) // 2)
+        for each in names:
+            add(each, BOLD, most, name=True)
         if manner:
-            add(look.encoded(manner), PLAIN, 2)
+            add(manner, PLAIN, most if self._fits else 2, name=True)
         programs = [
             words.name(each, 300) for each in told.get("programs") or [told.get("exe")] if isinstance(each, str)
         ]
@@ -209,9 +226,8 @@ class QuestionsPane(Pane, can_focus=True):
         by = look.encoded(f"by {', '.join(programs)}{pid}") if programs else ""
         why = look.encoded(_why(told))
         left = max(height - len(lines) - len(keys), 0)  # on a low terminal what matters most stays
-        covers = look.encoded(words.name(told.get("covers"), 300)) if told.get("covers") else ""
         if covers and left > 0:
-            add(f"a yes covers {covers} in that directory: a name to save under", WARN, min(left, 2))
+            add(covers, WARN, left if self._fits else min(left, 2), name=True)
             left = max(height - len(lines) - len(keys), 0)
         if why and left > 0:
             add(why, PLAIN, min(left, 3))
@@ -228,7 +244,9 @@ class QuestionsPane(Pane, can_focus=True):
         line: Line = [(_INDENT, PLAIN)]
         spots: list[tuple[int, int, str]] = []
         column = 0
-        for key, _, said, brief in ANSWERS:
+        for key, kind, said, brief in ANSWERS:
+            if kind in YES and not self._fits:
+                continue
             shown = said if room >= 72 else brief
             size = len(key) + 1 + len(shown)
             if column and column + 2 + size > room:
@@ -242,6 +260,9 @@ class QuestionsPane(Pane, can_focus=True):
             line += [(key if listens else "-", KEY if listens else DIM), (f" {shown}", PLAIN if listens else DIM)]
             column += size
         found.append((line, PLAIN, spots))
+        if not self._fits:
+            said = words.cut(_TOO_LONG, room, self.look.ellipsis)
+            found.insert(0, ([(_INDENT + said, WARN)], PLAIN, None))
         return found
 
     @property
