@@ -43,7 +43,8 @@ def large(program, tmp_path):
     """A session of some thousand lines, one of which is a refusal near the end."""
     places = Places.of(str(tmp_path), program.environ, None)
     judged_by = {
-        "profile": "default", "allow_write": [], "protect": [], "compiled": None, "places": places.told(),
+        "profile": "default", "allow_write": [], "allow_connect": [], "allow_net": [], "protect": [], "compiled": None,
+        "places": places.told(),
     }  # fmt: skip
     made = Session.create(
         Session.reserve(os.path.join(program.state, "pincer-trace", "sessions")), command=[b"agent"],

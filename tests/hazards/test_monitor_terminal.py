@@ -371,7 +371,7 @@ def test_to_the_shell_and_back(runner: support.Runner) -> None:
     with Run(runner, shell("cat $HOME/.ssh/id_rsa; echo up; echo 1 >> asked; read line")) as run:
         assert run.line() == "up"
         words = [runner.identity.python, "-I", "-m", "pincer_trace", "monitor", str(run.session)]
-        with Tmux(runner, ["env", "PS1=ready> ", "bash", "--norc", "--noprofile", "-i"]) as pane:
+        with Tmux(runner, ["env", "PS1=ready> ", "HISTFILE=", "bash", "--norc", "--noprofile", "-i"]) as pane:
             pane.see("ready>")
             pane.type(" ".join(words), "Enter")
             whole = pane.see("1 question", "decisions", "? help").splitlines()

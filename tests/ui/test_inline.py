@@ -76,7 +76,7 @@ def test_the_size_is_what_is_left_and_follows(runner: support.Runner) -> None:
 
 def test_keys_of_the_terminal_do_what_they_do_in_a_shell(runner: support.Runner) -> None:
     with Screen(runner, 90, 24) as screen:
-        screen.type("exec bash --norc")
+        screen.type("exec env HISTFILE= bash --norc")
         screen.type("echo $BASH")
         screen.see("/bash")
         screen.type(line(runner, "echo up; read word; echo got=$word; exec sleep 60"))

@@ -103,7 +103,7 @@ def test_where_no_pane_can_be_lines_have_to_do(runner: support.Runner) -> None:
     runner.base = runner.base / "other"
     runner.base.mkdir()
     with Screen(runner, 100, 44) as screen:
-        screen.type("script -qc bash /dev/null")
+        screen.type("HISTFILE= script -qc bash /dev/null")
         screen.see(screen.prompt.strip())
         screen.type("clear; " + line(runner, "sleep 1.2; echo end=$?"))
         screen.see("no pane below: the pane that TMUX_PANE names is another terminal")
