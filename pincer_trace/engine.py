@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
 _FLUSH = 0.5  # seconds between flushes of the read counts: a count is on disk after two of them
 _GRACE = 2.0  # seconds between SIGTERM and SIGKILL for processes that outlive the command
+_PATIENCE = 5.0  # seconds for what is being written
 _WALL = 0x40000000  # __WALL: also children made by clone without SIGCHLD. wait(2)
 
 
@@ -99,12 +100,14 @@ class Engine:
         self._send("worker", started.listener, process)
         os.close(process)
         self._prepare()
-        for target in (self._reap, self._flush, self._hear_front, self._end_when_told):
+        flusher = threading.Thread(target=self._flush, name="flush", daemon=True)
+        flusher.start()
+        for target in (self._reap, self._hear_front, self._end_when_told):
             threading.Thread(target=target, name=target.__name__, daemon=True).start()
         gc.disable()  # nothing here makes cycles; a collection would only be a pause
         self._serve()
         self._identity.assume(None)
-        self._finish()
+        self._finish(flusher)
 
     def _detach(self) -> None:
         """Leave what is the worker's alone, and have as many descriptors as may be."""
@@ -503,9 +506,10 @@ class Engine:
             text += f"; {self._intent.summary()}"
         return f"{text}; log: pincer-trace log {self._session.selector}"
 
-    def _finish(self) -> None:
+    def _finish(self, flusher: threading.Thread) -> None:
         self._reaped.wait(1.0)  # the reaper may still be about to hear of the worker's end
         self._ended.set()
+        flusher.join(_PATIENCE)  # it writes session.json too, and must not do so after the end is told there
         self._tell_started()
         for sequence in self._tasks.unverified():  # ended without a call that we would have seen
             self._session.ledger.outcome(sequence, 0, "not verified")
