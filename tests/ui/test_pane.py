@@ -52,6 +52,25 @@ def test_a_person_sees_the_question_below_and_answers_it_there(runner: support.R
         assert (runner.work / "asked").read_text() == "one\n"
 
 
+def test_p49_the_command_cannot_press_the_keys_itself(runner: support.Runner) -> None:
+    """The tmux server would type for it: it is not told where that is, and cannot connect to where it knows it is."""
+    with Screen(runner, 100, 44) as screen:
+        (socket,) = screen.tmux("display-message", "-p", "#{socket_path}").split()
+        keys = f"tmux send-keys -t :.1 1; tmux -S {socket} send-keys -t :.1 1; echo tried=$?"
+        screen.type(line(runner, f"echo one > asked & sleep 2; {keys}; wait; echo ended", "--confirm", "ask"))
+        screen.see("connect", BELOW)  # at this place nothing says what listens: the person is asked about that too
+        screen.tmux("select-pane", "-t", BELOW)
+        assert "allow once" not in "".join(screen.lines(BELOW)) and not (runner.work / "asked").exists()
+        screen.keys("2")
+        screen.see("x deny", BELOW)
+        screen.keys("x")  # it tries more than once
+        screen.see("tried=1", ABOVE)
+        screen.keys("1")
+        screen.see("d deny", BELOW)
+        screen.keys("d")
+        screen.see("ended", ABOVE)
+
+
 def test_a_pane_that_was_closed_comes_back_with_the_next_question(runner: support.Runner) -> None:
     with Screen(runner, 100, 44) as screen:
         screen.type(line(runner, "read word; echo one > asked; echo end=$?", "--confirm", "ask"))
