@@ -17,8 +17,6 @@ from hazards.programs.p_kit import Live, secret, until
 from hazards.programs.p_tmux import Tmux
 from hazards.test_asked import Run, shell
 
-pytestmark = pytest.mark.both_identities
-
 
 def monitor(run: Live, *more: str, columns: int = 80, rows: int = 24, **env: str) -> Tmux:
     """The view of this run, once the run has a session."""

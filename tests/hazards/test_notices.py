@@ -12,8 +12,6 @@ from hazards.path_programs.terminal import Terminal
 from hazards.path_programs.tools import give
 from hazards.programs.p_kit import new_sessions
 
-pytestmark = pytest.mark.both_identities
-
 
 def closed(runner: support.Runner) -> Path:
     """A directory of the user's in which nothing may be done."""

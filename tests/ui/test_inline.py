@@ -15,8 +15,6 @@ from screens import Screen
 
 from pincer_trace.ui.inline.footer import Footer
 
-pytestmark = pytest.mark.both_identities
-
 PROFILE = """\
 description = "one file is asked about"
 extends = "default"

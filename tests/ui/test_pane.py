@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 
-import pytest
 import support
 from hazards.path_programs.tools import give
 from hazards.programs.p_kit import new_sessions
@@ -13,7 +12,6 @@ from screens import Screen
 
 from .test_inline import PROFILE
 
-pytestmark = pytest.mark.both_identities
 ABOVE, BELOW = ":.0", ":.1"
 
 
