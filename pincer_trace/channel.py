@@ -81,7 +81,7 @@ class Channel:
         news: Callable[[], Message],
         watched: Callable[[bool], None] = lambda _: None,
     ) -> None:
-        self._operations = {**operations, "watch": _watch}
+        self._operations = operations
         self._is_inside = is_inside
         self._news = news
         self._watched = watched
@@ -106,9 +106,14 @@ class Channel:
         return {"name": self.name, "pid": os.getpid()}
 
     def start(self) -> None:
-        """Serve, beside the receiving thread."""
-        self._thread = threading.Thread(target=self._serve, name="channel", daemon=True)
-        self._thread.start()
+        """Serve, beside the receiving thread. Raises RuntimeError where no thread can be had; then it is closed."""
+        thread = threading.Thread(target=self._serve, name="channel", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            self._let_go()
+            raise
+        self._thread = thread
 
     def tell(self) -> None:
         """There is news for those who watch. For any thread: it does not wait."""
@@ -145,7 +150,7 @@ class Channel:
                         for client in list(self._clients.values()):
                             self._drop(client)
                         return
-                    for client in [each for each in self._clients.values() if each.watches]:
+                    for client in self._watchers():
                         self._inform(client)
                         self._turn(client, 0)
                 elif key.data is None:
@@ -199,7 +204,7 @@ class Channel:
         del self._clients[client.connection.fileno()]
         client.connection.close()
         client.peer.close()
-        if client.watches and not any(each.watches for each in self._clients.values()):
+        if client.watches and not self._watchers():
             self._watched(False)
 
     def _turn(self, client: _Client, events: int) -> None:
@@ -241,6 +246,15 @@ class Channel:
             if len(client.outgoing) > MOST_UNREAD:
                 return
 
+    def _watchers(self) -> list[_Client]:
+        return [each for each in self._clients.values() if each.watches]
+
+    def _begin_watching(self, client: _Client) -> Message:
+        if not self._watchers():
+            self._watched(True)
+        client.watches = client.behind = True  # the first news come behind the answer
+        return {"ok": True}
+
     def _inform(self, client: _Client) -> None:
         """Tell the news; to one that has not read the last, once it has."""
         client.behind = bool(client.outgoing)
@@ -261,15 +275,13 @@ class Channel:
             message = None
         if not isinstance(message, dict):
             return {"ok": False, "code": "malformed", "error": "that is no JSON object on a line of its own"}
+        if message.get("op") == "watch":
+            return self._begin_watching(client)
         operation = self._operations.get(str(message.get("op")))
         if operation is None:
-            known = ", ".join(sorted(self._operations))
+            known = ", ".join(sorted([*self._operations, "watch"]))
             return {"ok": False, "code": "malformed", "error": f"no such operation: one of {known}"}
         by = Person(client.peer.uid, client.peer.pid, client.peer.executable())
-        if message["op"] == "watch":
-            if not any(each.watches for each in self._clients.values()):
-                self._watched(True)
-            client.watches = client.behind = True  # the first news come behind the answer
         try:
             return {"ok": True, **operation(by, message)}
         except (Refused, NotAnswerable) as refusal:
@@ -278,10 +290,6 @@ class Channel:
             return {"ok": False, "code": "log-full", "error": str(full)}
         except Exception as failure:  # noqa: BLE001 - the thread must live on, and nothing was answered
             return {"ok": False, "code": "failure", "error": f"the supervisor failed: {type(failure).__name__}"}
-
-
-def _watch(_by: Person, _message: Message) -> Message:
-    return {}
 
 
 def address(name: str) -> bytes:

@@ -170,6 +170,7 @@ class Engine:
         self._before = context.before
         if self._questions is not None:
             self._open_channel()
+            self._session.save()
         by_name: dict[str, Handler] = {}
         for family in (Opens, Names, Attributes, Process, Connecting):
             by_name |= family(context).handlers()
@@ -235,7 +236,7 @@ class Engine:
             self._channel.tell()
 
     def _open_channel(self) -> None:
-        """Where the run is watched, and questions are answered. Raises OSError."""
+        """Where the run is watched, and questions are answered; the session tells when it is saved. Raises OSError."""
         from pincer_trace.channel import Channel, answering, asked, showing
         from pincer_trace.kernel.peers import is_within
 
@@ -244,10 +245,9 @@ class Engine:
         channel = Channel(
             operations, lambda pid: is_within(pid, ours), news=asked(self._questions), watched=before.watch
         )
-        self._session.note(feed=channel.facts())
-        self._session.save()
         channel.start()
         self._channel = channel
+        self._session.note(feed=channel.facts())
 
     # -- the loop --------------------------------------------------------------------------------------------
 
