@@ -342,7 +342,7 @@ class _Front:
         return not select.select([self._worker], [], [], 0)[0]
 
     def _hear(self) -> int | None:
-        data, descriptors = receive_descriptors(self._control, 4096, 2)
+        data, descriptors, _ = receive_descriptors(self._control, 4096, 2)
         if not data:
             return self._engine_died()
         self._pending += data

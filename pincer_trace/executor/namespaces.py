@@ -44,7 +44,7 @@ def open_inside(tid: int, path: bytes, flags: int) -> int:
             if os.fork() == 0:
                 _answer(childs, namespace, path, flags)
             childs.close()
-            data, descriptors = receive_descriptors(ours, 4, 1)
+            data, descriptors, _ = receive_descriptors(ours, 4, 1)
         finally:
             ours.close()
             childs.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from pincer_trace.kernel import table
+from pincer_trace.kernel import inet, table
 from pincer_trace.kernel.bare import socket
 
 TYPE_CHECKING = False
@@ -20,7 +20,6 @@ _FAMILY = 2  # bytes of the family in front
 _UNIX_MOST = 110  # struct sockaddr_un
 _INET_LEAST, _INET6_LEAST, _SCOPE_END = 16, 24, 28
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
-_MAPPED = bytes(10) + b"\xff\xff"
 
 
 class Socket:
@@ -93,15 +92,13 @@ def inet_peer(own: Socket, address: bytes) -> bytes:
     else:
         return b""
     if _is_nothing(raw):
-        here = b"\x7f\0\0\1" if raw.startswith(_MAPPED) or len(raw) == 4 else bytes(15) + b"\1"
+        here = b"\x7f\0\0\1" if raw.startswith(inet.MAPPED) or len(raw) == 4 else bytes(15) + b"\1"
         raw = socket.inet_pton(own.family, own.host().partition("%")[0])
         if _is_nothing(raw):
             raw = here
-    if raw.startswith(_MAPPED):
-        raw = raw[len(_MAPPED) :]
-    text = socket.inet_ntop(socket.AF_INET if len(raw) == 4 else socket.AF_INET6, raw)
+    raw = inet.unmapped(raw)
     scope = int.from_bytes(address[24:28], "little") if len(raw) == 16 and len(address) >= _SCOPE_END else 0
-    return f"//{text}{f'%{scope}' if scope else ''}:{port}".encode()
+    return f"//{inet.written(raw)}{f'%{scope}' if scope else ''}:{port}".encode()
 
 
 def host_and_port(peer: bytes) -> tuple[bytes, int]:
@@ -118,4 +115,4 @@ def is_loopback(host: bytes) -> bool:
 
 def _is_nothing(raw: bytes) -> bool:
     """Whether that is no address: of IPv6, or of IPv4."""
-    return not any(raw.removeprefix(_MAPPED))
+    return not any(inet.unmapped(raw))

@@ -19,18 +19,21 @@ else:
 __all__ = ["receive_descriptors", "send_descriptors", "signal", "socket"]
 
 
-def send_descriptors(connection: socket.socket, data: bytes, descriptors: Sequence[int]) -> None:
-    """Send `data` with copies of these descriptors. Raises OSError."""
+def send_descriptors(connection: socket.socket, data: bytes, descriptors: Sequence[int], flags: int = 0) -> None:
+    """Send `data` with copies of these descriptors, if there are any. Raises OSError."""
     rights = struct.pack(f"{len(descriptors)}i", *descriptors)
-    connection.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+    control = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if descriptors else []
+    connection.sendmsg([data], control, flags)
 
 
-def receive_descriptors(connection: socket.socket, size: int, limit: int) -> tuple[bytes, list[int]]:
-    """At most `size` bytes, and the descriptors that came along, at most `limit`, close-on-exec. Raises OSError."""
+def receive_descriptors(connection: socket.socket, size: int, limit: int) -> tuple[bytes, list[int], int]:
+    """At most `size` bytes, the descriptors that came along (at most `limit`, close-on-exec), and whether something was
+    cut off: MSG_TRUNC, MSG_CTRUNC. Raises OSError.
+    """
     room = socket.CMSG_LEN(4 * limit)
-    data, control, _, _ = connection.recvmsg(size, room, socket.MSG_CMSG_CLOEXEC)
+    data, control, flags, _ = connection.recvmsg(size, room, socket.MSG_CMSG_CLOEXEC)
     descriptors: list[int] = []
     for level, kind, rights in control:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             descriptors += struct.unpack(f"{len(rights) // 4}i", rights[: len(rights) // 4 * 4])
-    return data, descriptors
+    return data, descriptors, flags

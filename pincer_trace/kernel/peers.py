@@ -8,10 +8,10 @@ from __future__ import annotations
 import errno
 import os
 import select
-import socket
 import struct
 
 from pincer_trace.kernel import procfs
+from pincer_trace.kernel.bare import socket
 
 _SO_PEERPIDFD = 77  # <asm-generic/socket.h>, Linux 6.5
 _CREDENTIALS = struct.Struct("=iII")

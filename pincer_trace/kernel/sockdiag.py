@@ -10,6 +10,7 @@ import os
 import struct
 
 from pincer_trace.kernel.bare import socket
+from pincer_trace.kernel.inet import MAPPED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ _INET_FOUND = struct.Struct("=BBBB2s2s16s16sIIIIIIII")  # inet_diag_msg: 4 the p
 _ANY = 0xFFFFFFFF
 _LISTENING = 1 << 10  # TCP_LISTEN
 _SIZE = 1 << 18
-_MAPPED = bytes(10) + b"\xff\xff"  # in front of an IPv4 address in IPv6
 
 
 def is_abstract(inode: int, kind: int, name: bytes) -> bool:
@@ -65,7 +65,7 @@ def listens(found: os.stat_result) -> bool:
 def tcp_listeners(host: bytes, port: int) -> list[int]:
     """The inodes of the sockets that listen at that port, by that address (4 or 16 bytes) or by any. Raises OSError."""
     found = []
-    for family, hosts in ((socket.AF_INET, (host,)), (socket.AF_INET6, (host, _MAPPED + host))):
+    for family, hosts in ((socket.AF_INET, (host,)), (socket.AF_INET6, (host, MAPPED + host))):
         asked = (family, socket.IPPROTO_TCP, 0, 0, _LISTENING, port.to_bytes(2, "big"), bytes(2), bytes(16), bytes(16))
         for data in _answers(_INET_ASKED.pack(*asked, 0, _ANY, _ANY), _DUMP):
             row = _INET_FOUND.unpack_from(data)

@@ -6,10 +6,10 @@ by its address: what is no address is kept as it is written, and matches nothing
 
 from __future__ import annotations
 
+from pincer_trace.kernel import inet
 from pincer_trace.kernel.bare import socket
 from pincer_trace.profile.globs import GlobError
 
-_MAPPED = bytes(10) + b"\xff\xff"
 _OCTETS, _BITS = 4, 32
 
 
@@ -22,7 +22,7 @@ def patterns(text: bytes) -> list[bytes]:
     if slash:
         return [b"//%b:%b" % (each, port) for each in _prefix(address, bits)]
     canonical = _address(address)
-    return [b"//%b:%b" % (_written(canonical), port)] if canonical else [b"//" + text]
+    return [b"//%b:%b" % (inet.written(canonical).encode(), port)] if canonical else [b"//" + text]
 
 
 def is_addresses(text: bytes) -> bool:
@@ -37,14 +37,10 @@ def _address(host: bytes) -> bytes:
         host = host[1:-1]
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
-            return socket.inet_pton(family, host.decode("ascii")).removeprefix(_MAPPED)
+            return inet.unmapped(socket.inet_pton(family, host.decode("ascii")))
         except (OSError, UnicodeDecodeError, ValueError):
             continue
     return b""
-
-
-def _written(raw: bytes) -> bytes:
-    return socket.inet_ntop(socket.AF_INET if len(raw) == _OCTETS else socket.AF_INET6, raw).encode()
 
 
 def _prefix(address: bytes, bits: bytes) -> list[bytes]:

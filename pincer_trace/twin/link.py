@@ -11,10 +11,9 @@ import errno
 import json
 import os
 import select
-import socket
-import struct
 import time
 
+from pincer_trace.kernel.bare import receive_descriptors, send_descriptors, socket
 from pincer_trace.twin import codes
 from pincer_trace.twin.evaluator import Unheard
 
@@ -53,20 +52,15 @@ def send(connection: socket.socket, message: Message, descriptors: Sequence[int]
     """Send all of it or nothing. Raises OSError; BlockingIOError when there is no room."""
     data = _encode(message).encode()
     if len(data) <= _INLINE:
-        _send(connection, data, descriptors)
+        send_descriptors(connection, data, descriptors, _FLAGS)
         return
     memory = os.memfd_create("message", os.MFD_CLOEXEC)
     try:
         with open(memory, "wb", closefd=False) as file:
             file.write(data)
-        _send(connection, b"%d" % len(data), (memory, *descriptors))
+        send_descriptors(connection, b"%d" % len(data), (memory, *descriptors), _FLAGS)
     finally:
         os.close(memory)
-
-
-def _send(connection: socket.socket, data: bytes, descriptors: Sequence[int]) -> None:
-    rights = struct.pack(f"{len(descriptors)}i", *descriptors)
-    connection.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if descriptors else [], _FLAGS)
 
 
 def reply(connection: socket.socket, message: Message) -> None:
@@ -84,10 +78,7 @@ def receive(connection: socket.socket) -> tuple[Message, list[int]] | None:
 
     Raises OSError, ValueError.
     """
-    data, control, flags, _ = connection.recvmsg(_INLINE, socket.CMSG_SPACE(4 * _DESCRIPTORS), socket.MSG_CMSG_CLOEXEC)
-    descriptors: list[int] = []
-    for _, _, rights in control:
-        descriptors += struct.unpack(f"{len(rights) // 4}i", rights[: len(rights) // 4 * 4])
+    data, descriptors, flags = receive_descriptors(connection, _INLINE, _DESCRIPTORS)
     try:
         if not data:
             return None

@@ -97,17 +97,18 @@ def _listener(path: str) -> str:
 
     Whoever that is chose what `exe` leads to.
     """
-    from socket import AF_UNIX, socket
-
+    from pincer_trace.kernel.bare import socket
     from pincer_trace.kernel.peers import credentials
 
+    connection = socket.socket(socket.AF_UNIX)
     try:
-        with socket(AF_UNIX) as connection:
-            connection.setblocking(False)
-            connection.connect(path)
-            return str(credentials(connection)[0])
+        connection.setblocking(False)
+        connection.connect(path)
+        return str(credentials(connection)[0])
     except (OSError, ValueError):
         return ""
+    finally:
+        connection.close()
 
 
 def _first(text: str) -> str:
