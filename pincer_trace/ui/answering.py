@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pincer_trace import paths
 from pincer_trace.errors import UserError
-from pincer_trace.twin.grants import ALWAYS
+from pincer_trace.twin.grants import ALWAYS, DENY, DENY_SESSION, ONCE, SESSION
 from pincer_trace.twin.questions import PAST
 from pincer_trace.ui import always
 from pincer_trace.ui.answers import consequence, subject
@@ -17,6 +17,16 @@ if TYPE_CHECKING:
     from pincer_trace.ui.always import Addition
 
     Facts = dict[str, Any]
+
+
+ANSWERS = (  # key, the answer, what is said of it, and in few words
+    ("a", ONCE, "allow once", "once"),
+    ("s", SESSION, "for the session", "session"),
+    ("w", ALWAYS, "always...", "always..."),
+    ("d", DENY, "deny", "deny"),
+    ("x", DENY_SESSION, "deny for the session", "deny session"),
+)
+KINDS = {key: kind for key, kind, _, _ in ANSWERS}
 
 
 class Said:

@@ -7,6 +7,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+    from pincer_trace.ui.words import Places
+
 _SHOWN = ("effect", "path", "to", "manner", "covers", "reason", "rule", "programs")
 _MOST = 100  # more than any supervisor of ours tells
 
@@ -26,6 +28,12 @@ class Pending:
         self.waiting = int(_number(told.get("waiting")))
         self.until = now + _number(told.get("held"))
         self.answerable_until = now + _number(told.get("answerable"))
+
+    def target(self, places: Places) -> str:
+        """What it is about, as a line of a view has it."""
+        path, to = self.told.get("path"), self.told.get("to")
+        said = places.short(path) if isinstance(path, str) else ""
+        return f"{said} -> {places.short(to)}" if isinstance(to, str) and to else said
 
     def is_as(self, other: Pending) -> bool:
         """Whether a person would decide on the same."""

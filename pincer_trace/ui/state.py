@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pincer_trace.ledger.read import Record
+    from pincer_trace.ui.follow import Part
 
 KEPT = 2000  # rows of what was allowed, and as many of the rest
 _GAP, _LONGEST = 2.0, 10.0  # seconds: without more a row is complete; and at the most
@@ -165,6 +166,13 @@ class State:
         self._rates: deque[tuple[int, int]] = deque(maxlen=_SECONDS)  # second, decisions
 
     # -- what comes ------------------------------------------------------------------------------------------
+
+    def take(self, part: Part) -> None:
+        """What a follower read."""
+        if part.skim is not None:
+            (self.older if part.older else self.skipped)(part.skim)
+        for record in part.records:
+            self.apply(record)
 
     def apply(self, record: Record) -> None:
         """One record of the ledger, in the order of writing."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pincer_trace.ui.monitor.guard import QUIET, SEEN, Guard
+from pincer_trace.ui.guard import QUIET, SEEN, Guard
 
 
 def test_nothing_is_answered_that_was_not_seen():

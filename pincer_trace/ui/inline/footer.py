@@ -1,7 +1,7 @@
 """Our lines below a program: what was decided, and the question that waits. What they say is pure; colours by rich.
 
 Nothing is answered by a key that was meant for the program: Ctrl-] opens the oldest question, which stays the open one,
-and an answer counts only when it has been on the screen for a while (`ui.monitor.guard`). The default is no.
+and an answer counts only when it has been on the screen for a while (`ui.guard`). The default is no.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from rich.color import ColorSystem
 from rich.style import Style
 
 from pincer_trace.errors import UserError
-from pincer_trace.twin.grants import YES
+from pincer_trace.twin.grants import ALWAYS, YES
 from pincer_trace.ui import words
+from pincer_trace.ui.answering import ANSWERS, answer
 from pincer_trace.ui.feed import Feed
 from pincer_trace.ui.follow import Follower
+from pincer_trace.ui.guard import Guard
 from pincer_trace.ui.inline.region import old_title, title
-from pincer_trace.ui.monitor.answering import answer
-from pincer_trace.ui.monitor.guard import Guard
 from pincer_trace.ui.state import State
 from pincer_trace.ui.words import ASK, BAD, BOLD, DENIED, DIM, FAILURE, GOOD, KEY, OF_MARKS, PLAIN, WARN
 
@@ -28,18 +28,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from pincer_trace.ui.follow import Part
     from pincer_trace.ui.questions import Pending
     from pincer_trace.ui.words import Piece
 
     Line = list[Piece]
 
-ANSWERS = {  # key: the answer, and what is said of it
-    "a": ("once", "allow once"),
-    "s": ("session", "for the session"),
-    "d": ("deny", "deny"),
-    "x": ("deny-session", "deny for the session"),
-}
+_ANSWERS = {key: (kind, said) for key, kind, said, _ in ANSWERS if kind != ALWAYS}  # that one shows more than fits here
 _BELOW = 3  # lines under the first
 _LATEST = 200  # rows that are looked through for denials
 _DEAF = 1.0  # seconds after an open question has closed by itself
@@ -87,21 +81,13 @@ class Footer:
         try:
             if self._follower is None:
                 self._follower = Follower(self._path)
-                self._take(self._follower.start())
-            else:
-                self._take(self._follower.more())
+                self._state.take(self._follower.start())
+            elif (part := self._follower.more()) is not None:
+                self._state.take(part)
             if self._feed is None:
                 self._connect()
         except UserError:
             pass  # it is not there yet, or has ended: the last line says what became of it
-
-    def _take(self, part: Part | None) -> None:
-        if part is None:
-            return
-        if part.skim is not None:
-            self._state.skipped(part.skim)
-        for record in part.records:
-            self._state.apply(record)
 
     def _connect(self) -> None:
         facts = self._follower.facts() if self._follower is not None else None
@@ -129,9 +115,7 @@ class Footer:
                 if isinstance(news.get("questions"), list):
                     self._state.apply_questions(news["questions"], monotonic())
         except UserError:  # the run has ended, or we were too slow for it: `look` finds out
-            if self._feed is not None:
-                self._feed.close()
-            self._feed = None
+            self._let_go()
             self._state.apply_questions([], monotonic())
         if self._opened is not None and self._state.asked.find(self._opened) is None:
             self._opened = None
@@ -139,12 +123,15 @@ class Footer:
 
     def close(self) -> None:
         """Let go of the session."""
-        if self._feed is not None:
-            self._feed.close()
-            self._feed = None
+        self._let_go()
         if self._follower is not None:
             self._follower.close()
             self._follower = None
+
+    def _let_go(self) -> None:
+        if self._feed is not None:
+            self._feed.close()
+            self._feed = None
 
     def patience(self, busy: float, idle: float) -> float:
         """Seconds until the lines should be drawn anew although nothing came."""
@@ -164,20 +151,21 @@ class Footer:
 
     def moved(self, *, visible: bool) -> None:
         """The lines are elsewhere now, or nowhere: an open question must be seen anew before it is answered."""
-        self._guard.hidden()
-        self._shown = None
-        if not visible:
-            self._opened = None
+        self._open(self._opened if visible else None)
 
     def call(self) -> bool:
         """Ctrl-]: open the oldest question, the waiting ones first. False where there is none."""
         pending = self._state.asked.all()
         if not pending:
             return False
-        self._opened = pending[0].id
+        self._open(pending[0].id)
+        return True
+
+    def _open(self, number: int | None) -> None:
+        """That one is open now, and was not seen yet."""
+        self._opened = number
         self._guard.hidden()
         self._shown = None
-        return True
 
     def key(self, typed: str) -> None:
         """What was typed while a question is open. Only one key by itself counts, and only when the guard listens."""
@@ -190,17 +178,15 @@ class Footer:
             self._opened = None
         elif typed == "n":
             numbers = [each.id for each in self._state.asked.all()]
-            self._opened = numbers[(numbers.index(chosen.id) + 1) % len(numbers)]
-            self._shown = None
-            self._guard.hidden()
+            self._open(numbers[(numbers.index(chosen.id) + 1) % len(numbers)])
         elif typed in self._answers() and listens:
             self._opened = None
-            self._say(answer(self._facts, chosen.id, ANSWERS[typed][0]).words)
+            self._say(answer(self._facts, chosen.id, _ANSWERS[typed][0]).words)
             self.hear()
 
     def _answers(self) -> dict[str, tuple[str, str]]:
         """What can be answered: a yes only to what can be read whole."""
-        return {key: said for key, said in ANSWERS.items() if self._whole or said[0] not in YES}
+        return {key: said for key, said in _ANSWERS.items() if self._whole or said[0] not in YES}
 
     def _say(self, text: str) -> None:
         self._said, self._said_at = words.copied(text), monotonic()
@@ -287,7 +273,7 @@ class Footer:
         left = f"{max(each.until - now, 0):.0f} s" if each.waiting else "late"
         by = words.cut(f" by {look.encoded(words.program(told.get('exe')))}", _PROGRAM, look.ellipsis)
         head = f" ? {each.id} {left:>5} {words.text(told.get('effect'), 12)} "
-        return head, look.encoded(_target(each, self._places)), by
+        return head, look.encoded(each.target(self._places)), by
 
     def _card(self, each: Pending, width: int, now: float) -> list[Line]:
         """The open question: what and by whom, why and how long, the keys. A long name goes on in the second line."""
@@ -326,9 +312,3 @@ class Footer:
                 Style.parse(self._look.styles[style] or "none").render(said, color_system=ColorSystem.STANDARD)
             )
         return "".join(parts)
-
-
-def _target(each: Pending, places: words.Places) -> str:
-    path, to = each.told.get("path"), each.told.get("to")
-    said = places.short(path) if isinstance(path, str) else ""
-    return f"{said} -> {places.short(to)}" if isinstance(to, str) and to else said

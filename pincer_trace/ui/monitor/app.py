@@ -14,11 +14,11 @@ from textual.app import App
 from textual.widgets import Input
 
 from pincer_trace.errors import UserError
-from pincer_trace.twin.grants import YES
-from pincer_trace.ui import words
+from pincer_trace.twin.grants import ALWAYS, YES
+from pincer_trace.ui import answering, words
+from pincer_trace.ui.answering import KINDS
 from pincer_trace.ui.feed import Watch
-from pincer_trace.ui.monitor import answering
-from pincer_trace.ui.monitor.asked import ANSWERS, QuestionsPane
+from pincer_trace.ui.monitor.asked import QuestionsPane
 from pincer_trace.ui.monitor.screens import Always, Dialog, Help
 from pincer_trace.ui.state import State
 from pincer_trace.ui.words import BOLD
@@ -36,7 +36,6 @@ _POLL = 0.1  # seconds between two looks at the ledger
 _FRAME = 0.2  # seconds between two drawings
 _LOOK = 1.0  # seconds between two looks at the session
 _NOTICE = 8.0  # seconds that a notice stays
-_KINDS = {key: kind for key, kind, _, _ in ANSWERS}
 
 
 class Watching(App[None], inherit_bindings=False):
@@ -89,9 +88,7 @@ class Watching(App[None], inherit_bindings=False):
 
     async def _follow(self) -> None:
         follower = self.follower
-        part = await asyncio.to_thread(follower.start)
-        for record in part.records:
-            self.state.apply(record)
+        self.state.take(await asyncio.to_thread(follower.start))
         self.arrived()
         self.beside(self._count_older())
         while True:
@@ -102,16 +99,13 @@ class Watching(App[None], inherit_bindings=False):
                     return
                 await asyncio.sleep(_POLL)
                 continue
-            if found.skim is not None:
-                self.state.skipped(found.skim)
-            for record in found.records:
-                self.state.apply(record)
+            self.state.take(found)
             await asyncio.sleep(_POLL / 2)
 
     async def _count_older(self) -> None:
         part = await asyncio.to_thread(self.follower.older, self._stopped.is_set)
-        if part is not None and part.skim is not None:
-            self.state.older(part.skim)
+        if part is not None:
+            self.state.take(part)
 
     async def _look_after(self) -> None:
         """Whether the session goes on, and what it asks."""
@@ -280,7 +274,7 @@ class Watching(App[None], inherit_bindings=False):
         elif key == "escape":
             self.questions.open(None)
             self.back_from_questions()
-        elif key in _KINDS:
+        elif key in KINDS:
             self.answer(key, at)
         else:
             return False
@@ -294,11 +288,11 @@ class Watching(App[None], inherit_bindings=False):
         if not self.questions.guard.listens(at):
             self.tell("nothing was answered: look at it for a moment first, and then press the key once")
             return
-        kind = _KINDS[key]
+        kind = KINDS[key]
         if kind in YES and not self.questions.whole:
             self.tell("nothing was allowed: not all of it can be read here")
             return
-        if kind == "always":
+        if kind == ALWAYS:
             self._asking = True
             self.beside(self._ask_again(question.id, dict(question.told)))
         else:

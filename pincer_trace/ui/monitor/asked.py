@@ -7,7 +7,8 @@ from textual.message import Message
 
 from pincer_trace.twin.grants import YES
 from pincer_trace.ui import words
-from pincer_trace.ui.monitor.guard import Guard
+from pincer_trace.ui.answering import ANSWERS
+from pincer_trace.ui.guard import Guard
 from pincer_trace.ui.monitor.pane import Pane
 from pincer_trace.ui.words import ASK, BOLD, CHOSEN, DIM, KEY, PLAIN, WARN
 
@@ -19,16 +20,10 @@ if TYPE_CHECKING:
     from pincer_trace.ui.questions import Asked, Pending
     from pincer_trace.ui.words import Look, Places
 
-ANSWERS = (  # key, the answer, what is said of it, and in few words
-    ("a", "once", "allow once", "once"),
-    ("s", "session", "for the session", "session"),
-    ("w", "always", "always...", "always..."),
-    ("d", "deny", "deny", "deny"),
-    ("x", "deny-session", "deny for the session", "deny session"),
-)
 _LOW = 9  # lines below which an open question does without a heading
 _INDENT = "   "
 _MANY = 10_000  # lines
+_WHOLE = 30_000  # letters: what is cut before it is drawn would pass for whole
 _TOO_LONG = "too long to be read whole here, so no yes: a larger window, or pincer-trace pending"
 
 
@@ -170,7 +165,7 @@ class QuestionsPane(Pane, can_focus=True):
         left = words.filled(_short_time(each, now), 7)
         effect = words.text(told.get("effect"), 20)
         program = f" by {words.program(told.get('exe'))}" if width >= 60 else ""
-        target = look.encoded(_target(each, self._places))
+        target = look.encoded(each.target(self._places))
         room = max(width - len(mark) - 7 - len(effect) - 1 - len(program) - 1, 8)
         style = ASK if each.waiting else DIM
         return [
@@ -203,11 +198,14 @@ class QuestionsPane(Pane, can_focus=True):
             fit = words.wrapped if name else words.folded
             lines.extend(([(_INDENT + each, style)], PLAIN, None) for each in fit(said, room, most, look.ellipsis))
 
+        def left() -> int:
+            return max(height - len(lines) - len(keys), 0)
+
         names = [look.encoded(f"{effect} {words.name(told.get('path'))}")]
         if told.get("to"):
             names.append(look.encoded(f"-> {words.name(told['to'])}"))
-        manner = look.encoded(words.text(told.get("manner"), 200))
-        covers = look.encoded(words.name(told.get("covers"), 300)) if told.get("covers") else ""
+        manner = look.encoded(words.text(told.get("manner"), _WHOLE))
+        covers = look.encoded(words.name(told.get("covers"))) if told.get("covers") else ""
         covers = f"a yes covers {covers} in that directory: a name to save under" if covers else ""
         means = [*names, *filter(None, (manner, covers))]  # by a yes
         needed = sum(len(words.wrapped(each, room, _MANY, look.ellipsis)) for each in means)
@@ -225,15 +223,12 @@ class QuestionsPane(Pane, can_focus=True):
         pid = f" (process {words.number(told.get('pid')):.0f})"
         by = look.encoded(f"by {', '.join(programs)}{pid}") if programs else ""
         why = look.encoded(_why(told))
-        left = max(height - len(lines) - len(keys), 0)  # on a low terminal what matters most stays
-        if covers and left > 0:
-            add(covers, WARN, left if self._fits else min(left, 2), name=True)
-            left = max(height - len(lines) - len(keys), 0)
-        if why and left > 0:
-            add(why, PLAIN, min(left, 3))
-            left = max(height - len(lines) - len(keys), 0)
-        if by and left > 0:
-            add(by, PLAIN, min(left, 2))
+        if covers and left():  # on a low terminal what matters most stays
+            add(covers, WARN, left() if self._fits else min(left(), 2), name=True)
+        if why and left():
+            add(why, PLAIN, min(left(), 3))
+        if by and left():
+            add(by, PLAIN, min(left(), 2))
         return [*lines, *keys]
 
     def _keys(self, room: int) -> list[tuple[Line, str, int | list[tuple[int, int, str]] | None]]:
@@ -279,12 +274,6 @@ class QuestionsPane(Pane, can_focus=True):
             key = next((key for begin, end, key in spot if begin <= event.x < end), None)
             if key is not None:
                 self.post_message(self.Clicked(key, event.time))
-
-
-def _target(each: Pending, places: Places) -> str:
-    path, to = each.told.get("path"), each.told.get("to")
-    said = places.short(path) if isinstance(path, str) else ""
-    return f"{said} -> {places.short(to)}" if isinstance(to, str) and to else said
 
 
 def _why(told: dict[str, object]) -> str:

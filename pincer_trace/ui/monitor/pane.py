@@ -7,6 +7,7 @@ from functools import lru_cache
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
+from textual import events
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from pincer_trace.ui.words import Look, Piece
 
     Line = list[Piece]
+
+_WHEEL = 3  # lines
 
 
 @lru_cache(256)
@@ -97,3 +100,19 @@ class Pane(Widget):
         return [
             (dash + mark, DIM), (name, TITLE if self.has_focus else DIM), (fill, DIM), (right, DIM), (dash, DIM),
         ], PLAIN  # fmt: skip
+
+
+class ScrolledPane(Pane):
+    """One that the wheel moves."""
+
+    def move(self, by: int) -> None:
+        """So many lines down, or up."""
+        raise NotImplementedError
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self.move(-_WHEEL)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self.move(_WHEEL)

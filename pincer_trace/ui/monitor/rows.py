@@ -9,7 +9,7 @@ from textual.message import Message
 
 from pincer_trace.ui import words
 from pincer_trace.ui.filters import EVERYTHING
-from pincer_trace.ui.monitor.pane import Pane
+from pincer_trace.ui.monitor.pane import ScrolledPane
 from pincer_trace.ui.state import Selection
 from pincer_trace.ui.words import ANSWER, BAD, CHOSEN, DENIED, DIM, FAILURE, OF_MARKS, PLAIN
 
@@ -146,7 +146,7 @@ def _votes(row: Row) -> str:
     return f"{said['left']} {said['right']}" if "-" not in said.values() else ""
 
 
-class RowsPane(Pane, can_focus=True):
+class RowsPane(ScrolledPane, can_focus=True):
     """The decisions, the newest last. It follows the newest until the cursor goes up."""
 
     class Chosen(Message):
@@ -275,14 +275,6 @@ class RowsPane(Pane, can_focus=True):
         self.cursor = number
         self.redraw()
         self.post_message(self.Chosen())
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        event.stop()
-        self.move(-3)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.stop()
-        self.move(3)
 
     def on_click(self, event: events.Click) -> None:
         event.stop()

@@ -7,7 +7,7 @@ from textual.app import ComposeResult
 from textual.screen import ModalScreen
 
 from pincer_trace.ui import words
-from pincer_trace.ui.monitor.guard import Guard
+from pincer_trace.ui.guard import Guard
 from pincer_trace.ui.monitor.pane import Pane
 from pincer_trace.ui.words import BOLD, DIM, KEY, PLAIN, WARN
 

@@ -7,7 +7,7 @@ from textual.message import Message
 
 from pincer_trace.ui import words
 from pincer_trace.ui.monitor.difference import GONE, NEW
-from pincer_trace.ui.monitor.pane import Pane
+from pincer_trace.ui.monitor.pane import ScrolledPane
 from pincer_trace.ui.words import BAD, BOLD, CHOSEN, DIM, GOOD, PLAIN, WARN
 
 TYPE_CHECKING = False
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _DEEPEST = 24  # columns of indentation
 
 
-class TreePane(Pane, can_focus=True):
+class TreePane(ScrolledPane, can_focus=True):
     """The processes, parents first, with what each did; below them, reads by program."""
 
     class Picked(Message):
@@ -90,14 +90,6 @@ class TreePane(Pane, can_focus=True):
             if each.alike == 1:
                 self.post_message(self.Picked(f"by:{each.pid}"))
 
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        event.stop()
-        self.move(-3)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.stop()
-        self.move(3)
-
     def on_click(self, event: events.Click) -> None:
         event.stop()
         if event.y >= 2:
@@ -105,7 +97,7 @@ class TreePane(Pane, can_focus=True):
             self.redraw()
 
 
-class DetailPane(Pane, can_focus=True):
+class DetailPane(ScrolledPane, can_focus=True):
     """A decision: request, votes, rule, facts, what came of it, and what would allow it."""
 
     def __init__(self, look: Look, places: Places, *, id: str) -> None:
@@ -182,11 +174,3 @@ class DetailPane(Pane, can_focus=True):
 
     def page(self, by: int) -> None:
         self.move(by * max(1, self.size.height - 2))
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        event.stop()
-        self.move(-3)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.stop()
-        self.move(3)
