@@ -6,30 +6,26 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Self
 
 import support
 
 PATIENCE = 20.0  # seconds until a test fails that waits for something on the screen
 
 
-class Screen:
-    """One window with a shell in it, as the identity of `runner`. `prompt` is what that shows when it is ready."""
-
-    prompt = "ready> "
+class Server:
+    """A tmux server as the identity of `runner`, with one window in which `words` run. Ended at the exit."""
 
     def __init__(
-        self, runner: support.Runner, columns: int = 90, rows: int = 24, environment: Mapping[str, str] | None = None
+        self, runner: support.Runner, words: Sequence[str], columns: int, rows: int, environment: Mapping[str, str]
     ) -> None:
         self._runner = runner
-        self._socket = runner.base / "tmux"
-        self.environment = support.environment(runner.identity, runner.home) | {"TERM": "xterm-256color"}
-        self.environment |= environment or {}
+        self._socket = runner.base / f"tmux{time.monotonic_ns()}"
+        self.environment = support.environment(runner.identity, runner.home) | {"TERM": "xterm-256color"} | environment
         os.chown(runner.base, runner.identity.uid, runner.identity.gid)
-        size = ["-x", str(columns), "-y", str(rows)]
-        self.tmux("new-session", "-d", *size, f"env PS1='{self.prompt}' sh")
-        self.see(self.prompt.strip())
+        self.tmux("new-session", "-d", "-x", str(columns), "-y", str(rows), "-c", str(runner.work), "--", *words)
 
-    def __enter__(self) -> Screen:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -38,11 +34,23 @@ class Screen:
     def tmux(self, *words: str, may_fail: bool = False) -> str:
         """A command of tmux; what it prints."""
         done = subprocess.run(
-            [*self._runner.identity.switch, "tmux", "-S", str(self._socket), "-f", "/dev/null", *words],
-            env=self.environment, cwd=self._runner.work, capture_output=True, text=True, timeout=20, check=False,
+            [*self._runner.identity.switch, "tmux", "-u", "-S", str(self._socket), "-f", "/dev/null", *words],
+            env=self.environment, cwd=self._runner.base, capture_output=True, text=True, timeout=20, check=False,
         )  # fmt: skip
         assert may_fail or done.returncode == 0, done
         return done.stdout
+
+
+class Screen(Server):
+    """A shell in it. `prompt` is what that shows when it is ready."""
+
+    prompt = "ready> "
+
+    def __init__(
+        self, runner: support.Runner, columns: int = 90, rows: int = 24, environment: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(runner, ["env", f"PS1={self.prompt}", "sh"], columns, rows, environment or {})
+        self.see(self.prompt.strip())
 
     def type(self, line: str) -> None:
         """Type a line, and Enter."""

@@ -21,6 +21,7 @@ from hazards.path_programs.terminal import Terminal
 from hazards.path_programs.tools import give, python
 from hazards.programs import p_kit as kit
 from hazards.programs.p_kit import PATIENCE, until
+from screens import Screen
 from support import children
 
 pytestmark = pytest.mark.both_identities
@@ -386,35 +387,11 @@ def test_p76_signals_to_the_front_are_the_workers(runner: support.Runner, number
 
 def test_p76_a_session_in_tmux(runner: support.Runner) -> None:
     """A captured screen: a prompt, Ctrl-C and the last line of the run, as the user sees them."""
-    socket = runner.base / "tmux"
-    env = support.environment(runner.identity, runner.home) | {"TERM": "xterm"}
-
-    def tmux(*words: str) -> str:
-        done = subprocess.run(
-            [*runner.identity.switch, "tmux", "-S", str(socket), "-f", "/dev/null", *words], env=env, cwd=runner.work,
-            capture_output=True, text=True, timeout=10,
-        )  # fmt: skip
-        assert done.returncode == 0, done
-        return done.stdout
-
-    def see(text: str) -> str:
-        deadline = time.monotonic() + 10
-        while text not in (screen := tmux("capture-pane", "-p")):
-            assert time.monotonic() < deadline, screen
-            time.sleep(0.02)
-        return screen
-
-    os.chown(runner.base, runner.identity.uid, runner.identity.gid)
     line = shlex.join(command(runner, "sh", "-c", "echo up; stty size; sleep 50", quiet=False))
-    tmux("new-session", "-d", "-x", "90", "-y", "20", "env PS1='ready> ' sh")
-    try:
-        see("ready>")
-        tmux("send-keys", "-l", f"clear; {line}; echo status=$?")
-        tmux("send-keys", "Enter")
-        see("20 90")
-        tmux("send-keys", "C-c")
-        screen = see("ready>")
+    with Screen(runner, 90, 20) as terminal:
+        terminal.type(f"clear; {line}; echo status=$?")
+        terminal.see("20 90")
+        terminal.keys("C-c")
+        screen = "\n".join(terminal.see("ready>"))
         assert "^C" in screen and " allowed, " in screen, screen
         assert "Traceback" not in screen
-    finally:
-        tmux("kill-server")

@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import time
 from collections.abc import Sequence
 
 import support
+from screens import Server
 
 
-class Tmux:
-    """`words` in the only pane of a new server, as this runner's identity. No sleeps: `see` waits for the text."""
+class Tmux(Server):
+    """`words` in the only pane of a new server. No sleeps: `see` waits for the text."""
 
     def __init__(
         self, runner: support.Runner, words: Sequence[str], *, columns: int = 80, rows: int = 24, **env: str
     ) -> None:
-        self._runner = runner
-        self._socket = runner.base / f"tmux{time.monotonic_ns()}"
-        os.chown(runner.base, runner.identity.uid, runner.identity.gid)
-        self._env = support.environment(runner.identity, runner.home) | {"TERM": "xterm-256color"} | env
         # a shell around it tells its status: the server itself misses the end of a child now and then
         words = ["sh", "-c", '"$@"; echo status=$?; read line', "sh", *words]
-        self("new-session", "-d", "-x", str(columns), "-y", str(rows), "--", *words)
+        super().__init__(runner, words, columns, rows, env)
 
     def __call__(self, *words: str) -> str:
-        program = ["tmux", "-u", "-S", str(self._socket), "-f", "/dev/null", *words]
-        words = [*self._runner.identity.switch, *program]
-        done = subprocess.run(words, env=self._env, cwd=self._runner.base, capture_output=True, text=True, timeout=20)
-        assert done.returncode == 0, (done, words)
-        return done.stdout
-
-    def __enter__(self) -> Tmux:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self("kill-server")
+        return self.tmux(*words)
 
     def screen(self, *more: str) -> str:
         return self("capture-pane", "-p", *more)
