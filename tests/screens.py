@@ -75,5 +75,5 @@ class Screen(Server):
         deadline = time.monotonic() + PATIENCE
         while not holds(lines := self.lines(pane)):
             assert time.monotonic() < deadline, f"no {what}:\n" + "\n".join(lines)
-            time.sleep(0.02)
+            time.sleep(0.02)  # tmux announces nothing that could be awaited
         return lines

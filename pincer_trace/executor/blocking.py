@@ -205,7 +205,7 @@ class BlockingCalls:
         try:
             self._ledger.failure("a waiting call", failure, pid=tid)
         except LedgerFull:
-            pass
+            pass  # the call is refused all the same
 
     def _open(self, call: Call, descriptor: int, flags: int) -> int:
         """The open itself: the descriptor's number in the worker, or minus the errno to be answered. Raises Gone."""
@@ -247,7 +247,7 @@ class BlockingCalls:
                 try:
                     signal.pthread_kill(call.thread, _BREAK)
                 except OSError:
-                    pass
+                    pass  # the thread has ended
 
     def waiting(self) -> int:
         """How many calls wait."""

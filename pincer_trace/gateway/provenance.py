@@ -13,11 +13,12 @@ from bisect import bisect_left
 from pincer_trace.kernel import libc
 
 _NAMELESS = 4096  # files without a name that are remembered
-_ABSTRACT = 16_384  # abstract names that are remembered, and sockets with a port
+_REMEMBERED = 16_384  # abstract names, and sockets with a port
 _VACATED = 250_000  # names of the user's folders that are remembered; beyond, nothing counts as new any more
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
 _O_PATH = os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW
 
@@ -129,17 +130,11 @@ class Provenance:
 
     def note_abstract(self, peer: bytes, inode: int) -> None:
         """The tree has just bound its socket `inode` to the abstract name that rules call `peer`."""
-        self._abstract.pop(peer, None)
-        self._abstract[peer] = inode
-        if len(self._abstract) > _ABSTRACT:
-            del self._abstract[next(iter(self._abstract))]
+        _remember(self._abstract, peer, inode)
 
     def note_port(self, inode: int) -> None:
         """The tree has just bound its socket `inode` to a port."""
-        self._ports.pop(inode, None)
-        self._ports[inode] = None
-        if len(self._ports) > _ABSTRACT:
-            del self._ports[next(iter(self._ports))]
+        _remember(self._ports, inode, None)
 
     def has_ports(self, inodes: Sequence[int]) -> bool:
         """Whether the tree bound all of these sockets, and there are some."""
@@ -189,6 +184,14 @@ class Provenance:
     def holds_vacated(self, path: bytes) -> bool:
         """Whether a vacated name lies below this one."""
         return path in self._above_vacated
+
+
+def _remember(known: dict[Any, Any], key: object, value: object) -> None:
+    """As the newest of a bounded number."""
+    known.pop(key, None)
+    known[key] = value
+    if len(known) > _REMEMBERED:
+        del known[next(iter(known))]
 
 
 class Ancestry:

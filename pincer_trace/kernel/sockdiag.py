@@ -44,7 +44,7 @@ def is_abstract(inode: int, kind: int, name: bytes) -> bool:
         for found, attributes in _ask(inode, _ANY, _SHOW_NAME):
             return found == (inode, kind) and attributes.get(_NAME) == name
     except FileNotFoundError:
-        pass
+        pass  # it lives no more
     return False
 
 

@@ -298,8 +298,7 @@ class Authority:
     def refuse(self, task: Task, effect: str, target: Target, judgement: Judgement) -> NoReturn:
         """Record a refusal by rule. Raises Denied or LedgerFull, or Asked where it is not refused yet; nothing else."""
         self._judge_first()
-        if not task.introduced:
-            self._introductions.of(task)
+        self._introductions.of(task)
         facts = told(effect, target.path, [(judgement.claim.effect, judgement.claim.path, judgement.asked)])
         refusal = Refusal(task, effect, target, judgement, _source(judgement), judgement.votes(), facts)
         code, words = judgement.code, ""
@@ -311,8 +310,7 @@ class Authority:
 
     def forbid(self, task: Task, effect: str, target: Target, reason: str, code: str = codes.BUILT_IN) -> NoReturn:
         """Record a refusal that no rule can lift. Raises Denied or LedgerFull, always."""
-        if not task.introduced:
-            self._introductions.of(task)
+        self._introductions.of(task)
         self.record(Refusal(task, effect, target, Decision(DENY, None, reason), "built-in", ()), code)
         raise Denied(code)
 
@@ -390,8 +388,7 @@ class Authority:
         facts: Sequence[Row] = (),
     ) -> int:
         """Write the intent. Raises LedgerFull: then nothing may happen."""
-        if not task.introduced:
-            self._introductions.of(task)
+        self._introductions.of(task)
         found = target.found
         dev, ino = (found.st_dev, found.st_ino) if found is not None else (0, 0)
         if self.intent is not None:

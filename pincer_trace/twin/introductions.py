@@ -28,8 +28,9 @@ class Introductions:
 
     def of(self, task: Task) -> None:
         """Record what is not known yet of this task. Raises LedgerFull."""
-        task.introduced = True
-        self._introduce(task.tid, task.executable)
+        if not task.introduced:
+            task.introduced = True
+            self._introduce(task.tid, task.executable)
 
     def _introduce(self, tid: int, executable: bytes) -> None:
         lines: list[tuple[int, int, int, bytes]] = []

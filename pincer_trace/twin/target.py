@@ -61,9 +61,7 @@ class Target:
         self.lies = lies
         self.manner = manner
         self.marked = marked
-        self.listeners: tuple[
-            int, ...
-        ] = ()  # the inodes of the sockets that listen there, where rules ask whose they are
+        self.listeners: tuple[int, ...] = ()  # looked for where rules ask whose server it is
         self._place = (above_found.st_dev, above_found.st_ino) if above_found is not None else None
 
     def comes_from(self, parent: int, name: bytes) -> None:

@@ -306,7 +306,7 @@ class _Relay:
             while self._typed:
                 self._typed = self._typed[os.write(self._master, self._typed) :]
         except BlockingIOError:
-            pass
+            pass  # the program reads no more just now: `_turn` waits until it does
         except OSError:
             self._typed = b""  # nobody reads any more
 

@@ -33,7 +33,7 @@ class Tmux(Server):
             if all(text in screen for text in texts) and (not without or without not in screen):
                 return screen
             assert time.monotonic() < deadline, f"no {texts!r} (without {without!r}) in:\n{screen}"
-            time.sleep(0.02)
+            time.sleep(0.02)  # tmux announces nothing that could be awaited
 
     def type(self, *keys: str) -> None:
         """Names of keys as tmux has them."""
