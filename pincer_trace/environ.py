@@ -1,19 +1,22 @@
-"""The worker's environment: without the variables that lead to deputies, programs outside of the run (P49).
+"""The worker's environment: without credentials, which nobody would see it read there (P63), and without the variables
+that lead to deputies, programs outside of the run (P49).
 
-Their sockets are refused to it anyway. A program that finds such a variable tries, fails and often gives up; one that
-finds none starts what it needs, or goes on without. A variable stays where the profile lets its socket be connected to.
+A deputy's socket is refused to it anyway. A program that finds such a variable tries, fails and often gives up; one
+that finds none starts what it needs, or goes on without. A variable stays where its socket may be connected to.
 """
 
 from __future__ import annotations
 
 import os
 
+from pincer_trace.credentials import is_credential, named
 from pincer_trace.effects import CONNECT
+from pincer_trace.paths import display
 from pincer_trace.profile import ALLOW, CONFIRM, Facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from pincer_trace.profile import Profile
 
@@ -97,8 +100,51 @@ _LEADING: dict[bytes, Socket] = {
 _WITH = {b"SSH_AGENT_PID": b"SSH_AUTH_SOCK", b"TMUX_PANE": b"TMUX"}  # what has no meaning without the other
 
 
-def for_worker(environment: Environment, profile: Profile, confirm: str) -> tuple[dict[bytes, bytes], list[str]]:
-    """What the worker gets, and the names of what it does not. `confirm` is the option of that name."""
+class Given:
+    """What a worker gets: its `environment`; and the names of what it does not: `deputies` lead to programs outside,
+    `credentials` are secrets. `unset` are names that were to be passed and are not there.
+    """
+
+    __slots__ = ("credentials", "deputies", "environment", "unset")
+
+    def __init__(
+        self, environment: dict[bytes, bytes], deputies: list[str], credentials: list[str], unset: list[str]
+    ) -> None:
+        self.environment = environment
+        self.deputies = deputies
+        self.credentials = credentials
+        self.unset = unset
+
+    def told(self) -> list[str]:
+        """The lines at the start."""
+        what = (
+            ("not passed on, since they lead to programs outside: {} (--allow-connect SOCKET passes its own)",
+             self.deputies),
+            ("not passed on, since they hold credentials: {} (--pass-env NAME passes one)", self.credentials),
+            ("--pass-env: not set: {}", self.unset),
+        )  # fmt: skip
+        return [line.format(", ".join(display(name) for name in names)) for line, names in what if names]
+
+
+def for_worker(environment: Environment, profile: Profile, confirm: str, pass_env: Sequence[str] = ()) -> Given:
+    """What the worker gets of our own environment. `confirm` and `pass_env` are the options of these names."""
+    by_name = named((*profile.settings.pass_env, *pass_env))
+    withheld = {name for name in _leading_outside(environment, profile, confirm) if not by_name(name)}
+    secret = {
+        name for name, value in environment.items() if name not in withheld
+        and is_credential(name, value) and not by_name(name)
+    }  # fmt: skip
+    passed = {name: value for name, value in environment.items() if name not in withheld and name not in secret}
+    unset = [name for name in pass_env if not name.endswith("*") and os.fsencode(name) not in environment]
+    return Given(passed, _sorted(withheld), _sorted(secret), unset)
+
+
+def _sorted(names: set[bytes]) -> list[str]:
+    return sorted(os.fsdecode(name) for name in names)
+
+
+def _leading_outside(environment: Environment, profile: Profile, confirm: str) -> set[bytes]:
+    """The variables that lead to sockets which may not be connected to."""
     enough = (ALLOW,) if confirm == "deny" else (ALLOW, CONFIRM)
 
     def opens(path: bytes) -> bool:
@@ -114,5 +160,4 @@ def for_worker(environment: Environment, profile: Profile, confirm: str) -> tupl
                 if name in environment and name not in withheld)  # fmt: skip
         if not any(path.startswith(runtime.rstrip(b"/") + b"/") for path in kept):
             withheld.add(_RUNTIME)
-    passed = {name: value for name, value in environment.items() if name not in withheld}
-    return passed, sorted(os.fsdecode(name) for name in withheld)
+    return withheld

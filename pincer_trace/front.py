@@ -63,9 +63,9 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
         overlay = Overlay(**opened)
         profile = load(options.profile or "default", places, overlay=overlay, cache_directory=cache)
         wiring = agents.wire(command, options.command, directory)
-        environment, withheld = environ.for_worker(os.environb, profile, options.confirm)
-        environment[b"PINCER_DENIALS"] = os.fsencode(os.path.join(directory, paths.DENIALS_FILE))
-        plan = _plan(options, command, cache, wiring.arguments, environment)
+        given = environ.for_worker(os.environb, profile, options.confirm, options.pass_env)
+        given.environment[b"PINCER_DENIALS"] = os.fsencode(os.path.join(directory, paths.DENIALS_FILE))
+        plan = _plan(options, command, cache, wiring.arguments, given.environment)
         companion = _companion(options, profile)  # before there is anything that it must not hold
         intent = _intent(options)
         pane = pane_for(options)
@@ -93,6 +93,7 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
             "landlock_abi": floor.abi,
             "missing": floor.missing,
             "confirm": options.confirm,
+            "withheld": [*given.deputies, *given.credentials],
             "judged_by": judged_by,
             **({"twin": options.twin} if companion is not None else {}),
             **({"task": options.task, "model": intent.model} if intent is not None else {}),
@@ -107,9 +108,8 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
             say(f"{os.path.basename(command)} itself may read its own login: {names}")
         if wiring.said:
             say(wiring.said)
-        if withheld:
-            names = ", ".join(paths.display(name) for name in withheld)
-            say(f"not passed on, since they lead to programs outside: {names} (--allow-connect SOCKET passes its own)")
+        for line in given.told():
+            say(line)
         for missing in floor.missing:
             say(f"this kernel lacks {missing}")
         if options.confirm == "auto":

@@ -80,6 +80,11 @@ TABLE = (
         text="Let the command keep descriptor N; others are closed. Repeatable.",
     ),
     Option(
+        "pass_env", ("--pass-env",), TEXTS, metavar="NAME",
+        text="Let the command have the environment variable NAME although it holds a credential or leads to a program "
+        "outside; a * at its end stands for the rest. Repeatable.",
+    ),
+    Option(
         "confirm", ("--confirm",), CHOICE, choices=("deny", "ask", "auto"), default="deny",
         text="What becomes of effects that the profile wants confirmed: deny refuses them, ask holds them until "
         "`pincer-trace approve` or `deny` answers, auto allows and records them.",
@@ -132,8 +137,8 @@ class RunOptions:
     """What one run was asked to do. Texts are as `sys.argv` has them (`os.fsencode` gives the bytes)."""
 
     __slots__ = (
-        "allow_connect", "allow_net", "allow_write", "command", "confirm", "durable", "leftover", "model", "pass_fd",
-        "profile", "protect", "quiet", "require", "session_dir", "task", "twin", "ui",
+        "allow_connect", "allow_net", "allow_write", "command", "confirm", "durable", "leftover", "model", "pass_env",
+        "pass_fd", "profile", "protect", "quiet", "require", "session_dir", "task", "twin", "ui",
     )  # fmt: skip
 
     def __init__(self, command: list[str]) -> None:
@@ -143,6 +148,7 @@ class RunOptions:
         self.allow_connect: list[str] = []
         self.allow_net: list[str] = []
         self.protect: list[str] = []
+        self.pass_env: list[str] = []
         self.pass_fd: list[int] = []
         self.confirm = "deny"
         self.session_dir: str | None = None

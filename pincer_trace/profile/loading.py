@@ -21,7 +21,7 @@ from pincer_trace.profile.model import ALLOW, BUILT_IN, DENY, GRANT, PROTECTION,
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from pincer_trace.profile.globs import Components
     from pincer_trace.profile.places import Places
@@ -30,11 +30,15 @@ if TYPE_CHECKING:
     Pattern = tuple[str, bytes, Components, int]
     # effects, patterns, verdict, reason, file, when, exe patterns, command patterns, protection
     Row = tuple[tuple[str, ...], list[Pattern], str, str, str, str, list[Pattern], list[Pattern], bool]
-    # description, (floor, hold), rows, [(extends value, the file that says so, digest of the file found)],
+    # names of variables, of what commands (placeholder, text, components); none: of all
+    Passed = tuple[tuple[str, ...], tuple[tuple[str, bytes, Components], ...]]
+    # floor, hold, variables that are passed
+    Chosen = tuple[str, float, tuple[Passed, ...]]
+    # description, settings, rows, [(extends value, the file that says so, digest of the file found)],
     # digest of settings and rows
-    Compiled = tuple[str, tuple[str, float], list[Row], list[tuple[str, str, bytes]], bytes]
+    Compiled = tuple[str, Chosen, list[Row], list[tuple[str, str, bytes]], bytes]
 
-FORMAT = 3
+FORMAT = 4
 PLACEHOLDERS = (
     "workspace", "git_common", "home", "homes", "cache", "config", "data", "tmp", "state", "path_dirs",
     "self", "interpreter", "command",
@@ -113,7 +117,7 @@ def load(
         name,
         tuple(rules),
         _digest(policy, expansions, places, overlay, closed),
-        Settings(*settings),
+        Settings(*settings[:2], _passed_names(settings[2], expansions, places)),
         description=description,
         paths=tuple(files),
         logins=tuple(dict.fromkeys(logins)),
@@ -291,11 +295,7 @@ def _expand(
     into: list[Rule],
 ) -> None:
     names, patterns, verdict, reason, file, when, exes, commands, protection = row
-    if commands and not any(
-        globs.matches(head + tail, places.command)
-        for placeholder, _, tail, _ in commands
-        for _, head in expansions[placeholder]
-    ):
+    if not _is_command([pattern[:3] for pattern in commands], expansions, places):
         return
     labels: list[tuple[bytes, Components | None]] = [(b"", None)]
     if exes:
@@ -308,6 +308,26 @@ def _expand(
             for exe, exe_components in labels:
                 pattern = text + rest or b"/"
                 into.append(Rule(group, pattern, head + tail, verdict, reason, source, when, exe, exe_components, tier))
+
+
+def _is_command(
+    patterns: Sequence[tuple[str, bytes, Components]],
+    expansions: dict[str, list[tuple[bytes, Components]]],
+    places: Places,
+) -> bool:
+    """Whether the started command is one of these; no pattern means any."""
+    return not patterns or any(
+        globs.matches(head + tail, places.command)
+        for placeholder, _, tail in patterns
+        for _, head in expansions[placeholder]
+    )
+
+
+def _passed_names(
+    passed: Sequence[Passed], expansions: dict[str, list[tuple[bytes, Components]]], places: Places
+) -> tuple[str, ...]:
+    found = [name for names, commands in passed if _is_command(commands, expansions, places) for name in names]
+    return tuple(dict.fromkeys(found))
 
 
 def _below_rule(group: frozenset[str], path: bytes, verdict: str, reason: str, source: str, tier: int) -> Rule:
@@ -390,7 +410,7 @@ def _option_path(value: str, places: Places, option: str) -> bytes:
     return os.path.realpath(os.path.join(places.cwd, os.fsencode(value)))
 
 
-def digest_of_rows(settings: tuple[str, float], rows: list[Row]) -> bytes:
+def digest_of_rows(settings: Chosen, rows: list[Row]) -> bytes:
     """SHA-256 over what decides, in order; file names, lines and comments are not in it."""
     told = []
     for names, patterns, verdict, reason, _, when, exes, commands, protection in rows:

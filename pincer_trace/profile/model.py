@@ -206,14 +206,16 @@ class Decision:
 
 class Settings:
     """What a profile says beside its rules. `floor`: "full" is the kernel floor under every file effect; `hold`: for
-    how many seconds a call waits for a person's answer.
+    how many seconds a call waits for a person's answer; `pass_env`: variables that the command gets although they hold
+    credentials.
     """
 
-    __slots__ = ("floor", "hold")
+    __slots__ = ("floor", "hold", "pass_env")
 
-    def __init__(self, floor: str = "full", hold: float = 30.0) -> None:
+    def __init__(self, floor: str = "full", hold: float = 30.0, pass_env: tuple[str, ...] = ()) -> None:
         self.floor = floor
         self.hold = hold
+        self.pass_env = pass_env
 
 
 _NO_RULE = Decision(DENY, None, NOTHING_ALLOWS)

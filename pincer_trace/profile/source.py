@@ -20,7 +20,7 @@ from pincer_trace.paths import display
 from pincer_trace.profile import addresses, globs, loading, model
 
 if TYPE_CHECKING:
-    from pincer_trace.profile.loading import Compiled, Pattern, Row
+    from pincer_trace.profile.loading import Compiled, Passed, Pattern, Row
     from pincer_trace.profile.places import Places
 
 
@@ -37,6 +37,14 @@ class RuleTable(msgspec.Struct, forbid_unknown_fields=True):
     protection: bool = False
 
 
+class PassEnvTable(msgspec.Struct, forbid_unknown_fields=True):
+    """One `[[pass_env]]`: environment variables that the command gets although they hold credentials."""
+
+    names: list[str]
+    reason: str
+    command: list[str] | None = None
+
+
 class SettingsTable(msgspec.Struct, forbid_unknown_fields=True):
     """`[settings]`."""
 
@@ -51,9 +59,10 @@ class ProfileFile(msgspec.Struct, forbid_unknown_fields=True):
     extends: str | None = None
     settings: SettingsTable = msgspec.field(default_factory=SettingsTable)
     rule: list[RuleTable] = []
+    pass_env: list[PassEnvTable] = []
 
 
-_STRUCTS = {"rule": RuleTable, "settings": SettingsTable, "": ProfileFile}
+_STRUCTS = {"rule": RuleTable, "pass_env": PassEnvTable, "settings": SettingsTable, "": ProfileFile}
 
 
 def compile_profile(path: str, content: bytes, places: Places) -> Compiled:
@@ -81,11 +90,13 @@ def compile_profile(path: str, content: bytes, places: Places) -> Compiled:
     usual = model.Settings()
     floor, hold = usual.floor, usual.hold
     rows: list[Row] = []
+    passed: list[Passed] = []
     for file, parsed, lines in reversed(chain):
         floor = parsed.settings.floor or floor
         hold = parsed.settings.hold or hold
         rows += [_row(file, lines, index, rule) for index, rule in enumerate(parsed.rule)]
-    settings = (floor, hold)
+        passed += [_passed(file, lines, index, table) for index, table in enumerate(parsed.pass_env)]
+    settings = (floor, hold, tuple(passed))
     description = next((parsed.description for _, parsed, _ in chain if parsed.description), "")
     return description, settings, rows, dependencies, loading.digest_of_rows(settings, rows)
 
@@ -120,10 +131,10 @@ def _explain(message: str, lines: Lines) -> str:
     what, _, place = message.replace(" | null", "", 1).partition(" - at `$")  # TOML has no null
     steps = place.rstrip("`").replace("[", ".").replace("]", "").split(".")[1:]
     table, index, key, where = "", 0, "", ""
-    if steps[:1] == ["rule"] and len(steps) > 1 and steps[1].isdigit():
-        table, index = "rule", int(steps[1])
+    if steps[:1] in (["rule"], ["pass_env"]) and len(steps) > 1 and steps[1].isdigit():
+        table, index = steps[0], int(steps[1])
         key = steps[2] if len(steps) > 2 else ""
-        where = f"rule {index + 1}: "
+        where = f"{table} {index + 1}: "
     elif steps[:1] == ["settings"]:
         table, where = "settings", "settings: "
         key = steps[1] if len(steps) > 1 else ""
@@ -209,6 +220,29 @@ def _row(path: str, lines: Lines, index: int, rule: RuleTable) -> Row:
         patterns("command", rule.command),
         rule.protection,
     )
+
+
+def _passed(path: str, lines: Lines, index: int, table: PassEnvTable) -> Passed:
+    def wrong(key: str, message: str) -> UserError:
+        line = lines.of_key(key, "pass_env", index)
+        return UserError(f"{loading.label(path)}:{line}: pass_env {index + 1}: key '{key}': {message}")
+
+    if not table.names:
+        raise wrong("names", "an empty list")
+    for name in table.names:
+        if not name or "=" in name or "\0" in name or "*" in name[:-1]:
+            raise wrong("names", f"'{display(name)}' is no name of a variable; a '*' may stand at its end")
+    if not table.reason.strip():
+        raise wrong("reason", "empty")
+    if table.command is not None and not table.command:
+        raise wrong("command", "an empty list")
+    commands = []
+    for value in table.command or ():
+        try:
+            commands += compile_pattern(value)
+        except globs.GlobError as error:
+            raise wrong("command", f"'{display(value)}': {error}") from None
+    return tuple(table.names), tuple(commands)
 
 
 def compile_pattern(value: str) -> list[tuple[str, bytes, globs.Components]]:

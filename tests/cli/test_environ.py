@@ -26,18 +26,18 @@ STAYS = {b"PATH": b"/bin", b"HOME": b"/home/u", b"TERM": b"xterm", b"EMPTY": b""
 
 @pytest.fixture
 def passed(tmp_path):
-    def work_out(environment, *allowed: str, confirm: str = "deny"):
-        places = Places.of(str(tmp_path), os.environ, None)
+    def work_out(environment, *allowed: str, confirm: str = "deny", pass_env=(), command=None):
+        places = Places.of(str(tmp_path), os.environ, command)
         profile = load("default", places, overlay=Overlay(allow_connect=allowed))
-        return environ.for_worker(environment, profile, confirm)
+        return environ.for_worker(environment, profile, confirm, pass_env)
 
     return work_out
 
 
 def test_they_are_kept_back_and_named(passed) -> None:
-    given, withheld = passed({**OUT, **STAYS})
-    assert given == STAYS
-    assert withheld == sorted(name.decode() for name in OUT)
+    given = passed({**OUT, **STAYS})
+    assert given.environment == STAYS
+    assert given.deputies == sorted(name.decode() for name in OUT)
 
 
 @pytest.mark.parametrize(
@@ -55,21 +55,48 @@ def test_they_are_kept_back_and_named(passed) -> None:
     ],
 )
 def test_what_is_allowed_keeps_its_variable(passed, socket: str, names: set[bytes]) -> None:
-    given, _ = passed(OUT, socket)
-    assert given == {name: OUT[name] for name in names}
+    given = passed(OUT, socket)
+    assert given.environment == {name: OUT[name] for name in names}
 
 
 def test_what_a_person_may_allow_stays_where_one_is_asked(passed) -> None:
     """Not what is denied, which nobody is asked about."""
     theirs = {b"NVIM_LISTEN_ADDRESS": b"/srv/editor", b"SSH_AUTH_SOCK": b"/tmp/ssh-x/agent.1"}
-    assert passed(theirs)[0] == {}
-    assert passed(theirs, confirm="ask")[0].keys() == {b"NVIM_LISTEN_ADDRESS"}
+    assert passed(theirs).environment == {}
+    assert passed(theirs, confirm="ask").environment.keys() == {b"NVIM_LISTEN_ADDRESS"}
 
 
 @pytest.mark.parametrize(
     "value", [b"", b":", b"::::", b"unix:", b"\xff\n", b"/" * 5000, b"tcp://h:1", b"h:0", b"%", b"a,b;c"]
 )
 def test_odd_values_do_not_matter(passed, value: bytes) -> None:
-    given, withheld = passed(dict.fromkeys(OUT, value))
-    assert given.keys() <= ({*OUT} if not value else set())
-    assert len(given) + len(withheld) == len(OUT)
+    given = passed(dict.fromkeys(OUT, value))
+    assert given.environment.keys() <= ({*OUT} if not value else set())
+    assert len(given.environment) + len(given.deputies) == len(OUT)
+
+
+SECRETS = {b"ANTHROPIC_API_KEY": b"sk", b"NPM_TOKEN": b"t", b"AWS_SESSION_TOKEN": b"t", b"AWS_SECRET_ACCESS_KEY": b"k"}
+
+
+def test_credentials_are_kept_back_but_for_those_that_are_named(passed) -> None:
+    """By the profile for an agent that is started, or by an option; deputies by name too."""
+    given = passed({**SECRETS, **STAYS})
+    assert given.environment == STAYS
+    assert given.credentials == sorted(name.decode() for name in SECRETS)
+    assert passed({**SECRETS, **STAYS}, command="/usr/bin/claude").environment.keys() - STAYS.keys() == {
+        b"ANTHROPIC_API_KEY"
+    }
+    given = passed({**SECRETS, **OUT}, pass_env=["AWS_*", "DISPLAY", "NOT_THERE", "NOR_*"])
+    assert given.environment.keys() == {b"AWS_SESSION_TOKEN", b"AWS_SECRET_ACCESS_KEY", b"DISPLAY"}
+    assert given.unset == ["NOT_THERE"]
+
+
+def test_what_is_told_fits_on_a_terminal(passed) -> None:
+    assert passed(STAYS).told() == []
+    told = passed({b"A\x1b[2J_TOKEN": b"x", b"TMUX": b"/tmp/t,1,0"}, pass_env=["B\x1b"]).told()
+    assert [line.partition(":")[0] for line in told] == [
+        "not passed on, since they lead to programs outside",
+        "not passed on, since they hold credentials",
+        "--pass-env",
+    ]
+    assert "A\\x1b[2J_TOKEN (--pass-env NAME passes one)" in told[1] and told[2].endswith("not set: B\\x1b")

@@ -5,6 +5,7 @@ P81 and P91.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -150,15 +151,42 @@ report()
     assert "ok" not in found.values(), {label for label, answer in found.items() if answer == "ok"}
 
 
+def test_p63_no_credential_of_the_environment_reaches_the_worker(runner: support.Runner) -> None:
+    """Neither its own environment has it, nor that of any process that it can look at: the front and the engine do."""
+    code = """
+import subprocess, glob
+found = [name for name, value in os.environb.items() if b"canary" in value]
+note("own", sorted(map(os.fsdecode, found)))
+for path in glob.glob("/proc/[0-9]*/environ") + glob.glob("/proc/[0-9]*/task/*/environ"):
+    try: text = open(path, "rb").read()
+    except OSError: continue
+    note(path, b"canary-withheld" in text)
+note("child", subprocess.run(["env"], capture_output=True).stdout.count(b"canary"))
+report()
+"""
+    env = {
+        "DEPLOY_TOKEN": "canary-withheld",
+        "GIVEN_TOKEN": "canary-given",
+        "PLAIN": "ghp_canary7withheld" + "0a1b2c3d" * 4,
+    }
+    found, result = attack(runner, code, env=env, options=("--pass-env", "GIVEN_TOKEN", "--pass-env", "ABSENT"))
+    assert found.pop("own") == ["GIVEN_TOKEN"]
+    assert found.pop("child") == 1
+    assert found and not any(found.values()), found
+    assert "since they hold credentials: DEPLOY_TOKEN, PLAIN (--pass-env NAME passes one)" in result.err
+    assert "--pass-env: not set: ABSENT" in result.err
+    assert json.loads((result.session / "session.json").read_text())["withheld"] == ["DEPLOY_TOKEN", "PLAIN"]
+
+
 def test_p69_inside_the_tree_everything_is_allowed(runner: support.Runner) -> None:
     found, _ = attack(
         runner,
         """
 import subprocess
-child = subprocess.Popen(["sleep", "60"])
+child = subprocess.Popen(["sleep", "60"]); nice = os.getpriority(os.PRIO_PROCESS, 0)
 limit = ctypes.create_string_buffer((100).to_bytes(8, "little") * 2, 16)
-for label, words in {"prlimit": ("prlimit64", child.pid, 7, limit, 0), "nice": ("setpriority", 0, child.pid, 5),
-    "self": ("setpriority", 0, 0, 1), "self pid": ("setpriority", 0, os.getpid(), 2), "ioprio": ("ioprio_set", 1, child.pid, 3 << 13),
+for label, words in {"prlimit": ("prlimit64", child.pid, 7, limit, 0), "nice": ("setpriority", 0, child.pid, nice + 3),
+    "self": ("setpriority", 0, 0, nice + 1), "self pid": ("setpriority", 0, os.getpid(), nice + 2), "ioprio": ("ioprio_set", 1, child.pid, 3 << 13),
     "affinity": ("sched_setaffinity", child.pid, 128, ctypes.create_string_buffer(b"\\xff" * 16, 128)),
     "missing": ("setpriority", 0, 4194000, 5), "kill": ("kill", child.pid, 15)}.items():
     note(label, word(call(*words)))

@@ -13,6 +13,7 @@ from pincer_trace.profile import ALLOW, DENY, Facts, Overlay, Places, load
 from pincer_trace.profile.show import available, describe
 
 RULE = '[[rule]]\neffects = ["read"]\npaths = ["/a/**"]\nverdict = "allow"\nreason = "because"\n'
+PASS = '[[pass_env]]\nnames = ["X"]\nreason = "because"\n'
 
 
 @pytest.mark.parametrize(
@@ -56,6 +57,13 @@ RULE = '[[rule]]\neffects = ["read"]\npaths = ["/a/**"]\nverdict = "allow"\nreas
         ("[settings]\nhold = 0.5\n", 2, "settings: key 'hold': expected float >= 1.0"),
         ('[settings]\nhold = "long"\n', 2, "settings: key 'hold': expected float, got str"),
         ("[settings]\nflor = 1\n", 2, "settings: key 'flor' is not known; did you mean 'floor'?"),
+        (PASS.replace("names", "name"), 2, "pass_env 1: key 'name' is not known; did you mean 'names'?"),
+        (RULE + PASS + PASS.replace('"X"', "3"), 10, "pass_env 2: key 'names': expected str, got int"),
+        (PASS.replace('["X"]', "[]"), 2, "pass_env 1: key 'names': an empty list"),
+        (PASS.replace("X", "X=1"), 2, "pass_env 1: key 'names': 'X=1' is no name of a variable"),
+        (PASS.replace("X", "*_KEY"), 2, "pass_env 1: key 'names': '*_KEY' is no name of a variable"),
+        (PASS + 'command = ["a/b"]\n', 4, "pass_env 1: key 'command': 'a/b': a path starts with"),
+        (PASS + "command = []\n", 4, "pass_env 1: key 'command': an empty list"),
         ("a = 1\na = 2\n", 2, "not TOML"),
         ("\n\na = \n", 3, "not TOML"),
         ("a = 'x", 1, "not TOML"),
@@ -72,6 +80,24 @@ def test_an_error_names_file_line_and_key(places, write, text, line, words):
     assert message.startswith(f"{path}:{line}: "), message
     assert words in message
     assert "\n" not in message
+
+
+def test_variables_are_passed_to_the_commands_that_are_named(tmp_path, write):
+    """By a file and by what it extends; what only lines and comments change has the same digest."""
+    base = PASS.replace("X", "BASE_*") + 'command = ["**/{agent,other}"]\n'
+    write(base, "base.toml")
+    top = write('extends = "./base.toml"\n' + PASS.replace('"X"', '"X", "X", "Y"'), "top.toml")
+
+    def loaded(command: str):
+        return load(top, Places(cwd=b"/w", workspace=b"/w", home=b"/h", tmp=b"/tmp", state=b"/s", command=command))
+
+    assert loaded(b"/bin/agent").settings.pass_env == ("BASE_*", "X", "Y")
+    assert loaded(b"/bin/agents").settings.pass_env == ("X", "Y")
+    before = loaded(b"/bin/agent").digest
+    write("# moved\n\n" + base, "base.toml")
+    assert loaded(b"/bin/agent").digest == before
+    write(base.replace("BASE", "BASIS"), "base.toml")
+    assert loaded(b"/bin/agent").digest != before
 
 
 def test_a_profile_that_is_not_there(places, tmp_path):
