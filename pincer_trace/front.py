@@ -47,6 +47,7 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
     from pincer_trace.ledger import Session
     from pincer_trace.ledger.session import remove
     from pincer_trace.profile import Overlay, Places, is_file, load
+    from pincer_trace.profile.model import UDP_UNPOLICED
 
     command = worker.find_command(options.command[0], os.environ.get("PATH"))
     try:
@@ -65,7 +66,8 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
         wiring = agents.wire(command, options.command, directory)
         given = environ.for_worker(os.environb, profile, options.confirm, options.pass_env)
         given.environment[b"PINCER_DENIALS"] = os.fsencode(os.path.join(directory, paths.DENIALS_FILE))
-        plan = _plan(options, command, cache, wiring.arguments, given.environment)
+        udp = profile.settings.udp == UDP_UNPOLICED
+        plan = _plan(options, command, cache, wiring.arguments, given.environment, udp=udp)
         companion = _companion(options, profile)  # before there is anything that it must not hold
         intent = _intent(options)
         pane = pane_for(options)
@@ -112,6 +114,8 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
             say(line)
         for missing in floor.missing:
             say(f"this kernel lacks {missing}")
+        if profile.settings.udp == UDP_UNPOLICED:
+            say("UDP is neither judged nor recorded: the profile says udp = 'unpoliced'")
         if options.confirm == "auto":
             say("--confirm auto: effects that need a confirmation are allowed and recorded")
         notices.begin(hold=profile.settings.hold if options.confirm == "ask" else None)
@@ -167,9 +171,18 @@ def _cache_directory() -> str | None:
 
 
 def _plan(
-    options: RunOptions, command: str, cache: str | None, arguments: list[str], environment: dict[bytes, bytes]
+    options: RunOptions,
+    command: str,
+    cache: str | None,
+    arguments: list[str],
+    environment: dict[bytes, bytes],
+    *,
+    udp: bool,
 ) -> Plan:
-    """What is to be started, and under what. Raises UserError for what `--require` or `--pass-fd` cannot have."""
+    """What is to be started, and under what; with UDP sockets or without.
+
+    Raises UserError for what `--require` or `--pass-fd` cannot have.
+    """
     from pincer_trace import worker
     from pincer_trace.kernel import filter as program
     from pincer_trace.kernel.landlock import Floor
@@ -188,7 +201,7 @@ def _plan(
         os.fsencode(command),
         [os.fsencode(argument) for argument in arguments],
         environment,
-        program=program.load_filter(cache),
+        program=program.load_filter(cache, udp=udp),
         floor=floor,
         keep=options.pass_fd,
     )

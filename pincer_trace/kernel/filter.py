@@ -20,7 +20,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import pyseccomp
 
-FORMAT = 3  # part of the cache key: bump when the guard or the translation changes
+    Sockets = dict[int, table.Types | None]
+
+FORMAT = 4  # part of the cache key: bump when the guard or the translation changes
 
 _LD_NR = (0x20, 0, 0, 0)  # BPF_LD | BPF_W | BPF_ABS, offset of seccomp_data.nr
 _LD_ARCH = (0x20, 0, 0, 4)
@@ -33,15 +35,15 @@ _NOTIFY = 0x7FC00000
 _ALLOW = 0x7FFF0000
 
 
-def compile_filter() -> bytes:
+def compile_filter(*, sockets: Sockets = table.SOCKETS) -> bytes:
     """The whole program for this machine: an array of `struct sock_filter` (8 bytes each, native order).
 
     Raises UserError when libseccomp is missing.
     """
-    return guard(table.machine()) + _libseccomp()
+    return guard(table.machine(), sockets) + _libseccomp()
 
 
-def guard(architecture: str) -> bytes:
+def guard(architecture: str, sockets: Sockets = table.SOCKETS) -> bytes:
     """The instructions in front: ENOSYS for what is not this architecture or not in the table, else fall through."""
     numbers = sorted(table.load(architecture))
     gaps = [(a + 1, b - 1) for a, b in pairwise(numbers) if b > a + 1]
@@ -56,7 +58,7 @@ def guard(architecture: str) -> bytes:
     for first, last in gaps:
         code += [(_JGE, 0, 2, first), (_JGT, 1, 0, last), (_RET, 0, 0, _RET_ENOSYS)]
     number = {row.name: row.number for row in table.load(architecture).values()}
-    for name, refused in (("ioctl", _unknown_ioctls()), ("socket", _unknown_sockets())):
+    for name, refused in (("ioctl", _unknown_ioctls()), ("socket", _unknown_sockets(sockets))):
         code += [_LD_NR, (_JEQ, 0, len(refused), number[name]), *refused]
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
 
@@ -74,10 +76,10 @@ def _unknown_ioctls() -> list[tuple[int, int, int, int]]:
     return code
 
 
-def _unknown_sockets() -> list[tuple[int, int, int, int]]:
-    """Refuse the sockets that are not in the table; fall through for all others."""
+def _unknown_sockets(sockets: Sockets) -> list[tuple[int, int, int, int]]:
+    """Refuse the sockets that are not among these; fall through for all others."""
     code: list[tuple[int, int, int, int] | None] = [_LD_LOW[0]]  # None: known, to the end
-    for family, types in table.SOCKETS.items():
+    for family, types in sockets.items():
         code += _case(family, [None] if types is None else _types(types))
     code.append(_refuse(table.NO_FAMILY))
     return [step or (_JA, 0, 0, len(code) - at - 1) for at, step in enumerate(code)]
@@ -143,19 +145,22 @@ def _condition(index: int, mask: int, value: int, equal: bool) -> pyseccomp.Arg:
     return Arg(index, MASKED_EQ, mask, value) if equal else Arg(index, NE, value)
 
 
-def load_filter(cache_directory: str | None) -> bytes:
-    """The program for this machine, from the cache when a private one of this version is there (saves 50 ms)."""
+def load_filter(cache_directory: str | None, *, udp: bool = False) -> bytes:
+    """The program for this machine, with UDP sockets or without.
+
+    From the cache when a private one of this version is there (saves 50 ms).
+    """
     from _hashlib import openssl_sha256
 
     from pincer_trace import __version__, cache
 
     with open(table.__file__, "rb") as source:
-        key = openssl_sha256(b"%d %s %s" % (FORMAT, __version__.encode(), source.read())).hexdigest()
+        key = openssl_sha256(b"%d %d %s %s" % (FORMAT, udp, __version__.encode(), source.read())).hexdigest()
     if cache_directory is not None:
         kept = cache.read(cache_directory, f"filter-{key}")
         if kept is not None:
             return kept
-    program = compile_filter()
+    program = compile_filter(sockets=table.SOCKETS_WITH_UDP if udp else table.SOCKETS)
     if cache_directory is not None:
         cache.write(cache_directory, f"filter-{key}", program)
     return program

@@ -531,13 +531,15 @@ FILE_SYSTEM_IOCTLS = frozenset(
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK, _AF_TIPC = 1, 2, 10, 16, 30
 _STREAM, _DGRAM, _RAW = 1, 2, 3
 SOCKET_TYPE_MASK = 0xF  # above are flags
-_INET: dict[int, tuple[int, ...] | None] = {
+Types = dict[int, tuple[int, ...] | None]
+_INET: Types = {
     _STREAM: (0, 6),  # TCP; MPTCP, SCTP and SMC connect past what judges TCP (P71)
-    _DGRAM: (0, 17, 136, 1, 58),  # UDP, UDP-Lite, and the echo of ICMP
+    _DGRAM: (),  # each names its receiver in memory (P82)
     _RAW: None,  # the kernel refuses it
 }
+_INET_UNPOLICED: Types = {**_INET, _DGRAM: (0, 17, 136, 1, 58)}  # UDP, UDP-Lite, and the echo of ICMP
 _NETLINK = (0, 4, 15)  # routes, sock_diag, uevents: the kernel answers, and no process
-SOCKETS: dict[int, dict[int, tuple[int, ...] | None] | None] = {
+SOCKETS: dict[int, Types | None] = {
     AF_UNIX: None,
     AF_INET: _INET,
     AF_INET6: _INET,
@@ -546,6 +548,8 @@ SOCKETS: dict[int, dict[int, tuple[int, ...] | None] | None] = {
 """The sockets that there are: types of a family, protocols of a type; None for all. The rest is as in a kernel without
 it: nothing judges who is at the other end of AF_VSOCK, AF_PACKET or AF_ALG.
 """
+SOCKETS_WITH_UDP: dict[int, Types | None] = {**SOCKETS, AF_INET: _INET_UNPOLICED, AF_INET6: _INET_UNPOLICED}
+"""The same for a run whose profile leaves UDP open."""
 NO_FAMILY, NO_TYPE, NO_PROTOCOL = "EAFNOSUPPORT", "ESOCKTNOSUPPORT", "EPROTONOSUPPORT"
 _MSG_FASTOPEN = 0x20000000
 

@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     Row = tuple[tuple[str, ...], list[Pattern], str, str, str, str, list[Pattern], list[Pattern], bool]
     # names of variables, of what commands (placeholder, text, components); none: of all
     Passed = tuple[tuple[str, ...], tuple[tuple[str, bytes, Components], ...]]
-    # floor, hold, variables that are passed
-    Chosen = tuple[str, float, tuple[Passed, ...]]
+    # floor, hold, udp, variables that are passed
+    Chosen = tuple[str, float, str, tuple[Passed, ...]]
     # description, settings, rows, [(extends value, the file that says so, digest of the file found)],
     # digest of settings and rows
     Compiled = tuple[str, Chosen, list[Row], list[tuple[str, str, bytes]], bytes]
 
-FORMAT = 4
+FORMAT = 5
 PLACEHOLDERS = (
     "workspace", "git_common", "home", "homes", "cache", "config", "data", "tmp", "state", "path_dirs",
     "self", "interpreter", "command",
@@ -117,7 +117,7 @@ def load(
         name,
         tuple(rules),
         _digest(policy, expansions, places, overlay, closed),
-        Settings(*settings[:2], _passed_names(settings[2], expansions, places)),
+        Settings(*settings[:3], _passed_names(settings[3], expansions, places)),
         description=description,
         paths=tuple(files),
         logins=tuple(dict.fromkeys(logins)),

@@ -47,6 +47,8 @@ CONDITIONS = (ALWAYS, OWN, OWN_ANCHOR, OWN_ABOVE, GIT_CONFIG, GIT_INERT, GIT_ACT
 
 NOTHING_ALLOWS = "no rule allows it"
 
+UDP_REFUSED, UDP_UNPOLICED = "refused", "unpoliced"
+
 
 class Facts:
     """What conditional rules may ask about the request at hand. Asked only when a rule that matches needs it.
@@ -206,15 +208,18 @@ class Decision:
 
 class Settings:
     """What a profile says beside its rules. `floor`: "full" is the kernel floor under every file effect; `hold`: for
-    how many seconds a call waits for a person's answer; `pass_env`: variables that the command gets although they hold
-    credentials.
+    how many seconds a call waits for a person's answer; `udp`: whether there are UDP sockets, whose receivers nothing
+    can judge; `pass_env`: variables that the command gets although they hold credentials.
     """
 
-    __slots__ = ("floor", "hold", "pass_env")
+    __slots__ = ("floor", "hold", "pass_env", "udp")
 
-    def __init__(self, floor: str = "full", hold: float = 30.0, pass_env: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, floor: str = "full", hold: float = 30.0, udp: str = UDP_REFUSED, pass_env: tuple[str, ...] = ()
+    ) -> None:
         self.floor = floor
         self.hold = hold
+        self.udp = udp
         self.pass_env = pass_env
 
 

@@ -170,6 +170,7 @@ def describe(profile: Profile) -> str:
         f"digest  {profile.digest.hex()}",
         f"floor   {profile.settings.floor}",
         f"hold    {profile.settings.hold:g} s",
+        f"udp     {profile.settings.udp}",
         *([f"passes  {paths.display(', '.join(profile.settings.pass_env))}"] if profile.settings.pass_env else []),
     ]
     tier = -1

@@ -50,6 +50,7 @@ class SettingsTable(msgspec.Struct, forbid_unknown_fields=True):
 
     floor: Literal["full"] | None = None
     hold: Annotated[float, msgspec.Meta(ge=1, le=600)] | None = None  # seconds
+    udp: Literal["refused", "unpoliced"] | None = None
 
 
 class ProfileFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -88,15 +89,16 @@ def compile_profile(path: str, content: bytes, places: Places) -> Compiled:
         dependencies.append((parsed.extends, path, hashlib.sha256(content).digest()))
         path = following
     usual = model.Settings()
-    floor, hold = usual.floor, usual.hold
+    floor, hold, udp = usual.floor, usual.hold, usual.udp
     rows: list[Row] = []
     passed: list[Passed] = []
     for file, parsed, lines in reversed(chain):
         floor = parsed.settings.floor or floor
         hold = parsed.settings.hold or hold
+        udp = parsed.settings.udp or udp
         rows += [_row(file, lines, index, rule) for index, rule in enumerate(parsed.rule)]
         passed += [_passed(file, lines, index, table) for index, table in enumerate(parsed.pass_env)]
-    settings = (floor, hold, tuple(passed))
+    settings = (floor, hold, udp, tuple(passed))
     description = next((parsed.description for _, parsed, _ in chain if parsed.description), "")
     return description, settings, rows, dependencies, loading.digest_of_rows(settings, rows)
 

@@ -33,6 +33,12 @@ def program() -> list[bpf.Instruction]:
     return bpf.decode(compiler.compile_filter())
 
 
+@pytest.fixture(scope="module")
+def with_udp() -> list[bpf.Instruction]:
+    """The same for a profile that leaves UDP open."""
+    return bpf.decode(compiler.compile_filter(sockets=table.SOCKETS_WITH_UDP))
+
+
 def wanted(action: str) -> int:
     """The return value that the table's `notify:STAGE`, `refuse:ERRNO` or `allow` asks for."""
     kind, _, detail = action.partition(":")
@@ -48,7 +54,9 @@ def holds(condition: tuple[int, int, int, bool], arguments: list[int]) -> bool:
     return ((arguments[index] & mask) == value) is equal
 
 
-def expected(rows: dict[int, table.Syscall], number: int, arguments: list[int]) -> int:
+def expected(
+    rows: dict[int, table.Syscall], number: int, arguments: list[int], sockets: compiler.Sockets = table.SOCKETS
+) -> int:
     """What the table says of a call on the native architecture."""
     row = rows.get(number)
     if row is None:
@@ -57,7 +65,7 @@ def expected(rows: dict[int, table.Syscall], number: int, arguments: list[int]) 
         return wanted(f"{row.disposition}:{row.detail}")
     if row.name == "ioctl" and is_unknown(arguments[1] & 0xFFFFFFFF):
         return bpf.ERRNO | errno.ENOTTY
-    if row.name == "socket" and (refusal := no_socket(*(a & 0xFFFFFFFF for a in arguments[:3]))):
+    if row.name == "socket" and (refusal := no_socket(sockets, *(a & 0xFFFFFFFF for a in arguments[:3]))):
         return bpf.ERRNO | getattr(errno, refusal)
     hits = {
         wanted(rule.action)
@@ -74,11 +82,11 @@ def is_unknown(command: int) -> bool:
     return command >> 8 & 0xFF in table.IOCTL_TYPES and command not in table.FILE_SYSTEM_IOCTLS
 
 
-def no_socket(family: int, kind: int, protocol: int) -> str:
+def no_socket(sockets: compiler.Sockets, family: int, kind: int, protocol: int) -> str:
     """The errno's name where the table has no such socket."""
-    if family not in table.SOCKETS:
+    if family not in sockets:
         return "EAFNOSUPPORT"
-    types = table.SOCKETS[family]
+    types = sockets[family]
     if types is None:
         return ""
     if kind & 0xF not in types:
@@ -203,8 +211,10 @@ def test_p61_every_ioctl_of_a_file_system(program: list[bpf.Instruction]) -> Non
         assert bpf.run(program, bpf.data(number, arch, [3, command])) == bpf.ALLOW, hex(command)
 
 
-def test_p71_every_kind_of_socket(program: list[bpf.Instruction]) -> None:
+@pytest.mark.parametrize("udp", [False, True])
+def test_p71_every_kind_of_socket(program: list[bpf.Instruction], with_udp: list[bpf.Instruction], udp: bool) -> None:
     """Families, types with their flags, and protocols, with noise in the high halves: only what the table has."""
+    program, sockets = (with_udp, table.SOCKETS_WITH_UDP) if udp else (program, table.SOCKETS)
     arch = table.AUDIT_ARCH[table.machine()]
     rows = table.load()
     number = next(row.number for row in rows.values() if row.name == "socket")
@@ -215,15 +225,18 @@ def test_p71_every_kind_of_socket(program: list[bpf.Instruction]) -> None:
             for protocol in (0, 1, 4, 6, 15, 17, 33, 58, 115, 132, 136, 256, 262, 0xFFFFFFFF):
                 noisy = [chance.getrandbits(32) << 32 | word for word in (family, kind, protocol)]
                 got = bpf.run(program, bpf.data(number, arch, noisy))
-                assert got == expected(rows, number, noisy), (family, kind, protocol)
+                assert got == expected(rows, number, noisy, sockets), (family, kind, protocol)
                 seen.add(got)
     refused = {bpf.ERRNO | number for number in (errno.EAFNOSUPPORT, errno.ESOCKTNOSUPPORT, errno.EPROTONOSUPPORT)}
     assert seen == refused | {bpf.ALLOW, bpf.NOTIFY}
     # In words, whatever the table says: no way around what is judged, and the plain ones there.
     for words in ((40, 1, 0), (17, 3, 3), (38, 5, 0), (43, 1, 0), (2, 1, 262), (2, 1, 132), (10, 5, 132), (16, 3, 2)):
         assert bpf.run(program, bpf.data(number, arch, words)) & bpf.ACTION == bpf.ERRNO, words
-    for words in ((1, 1, 0), (1, 5, 0), (2, 1, 0), (10, 1, 6), (2, 2, 0), (10, 2, 17), (16, 3, 0)):
+    for words in ((1, 1, 0), (1, 5, 0), (2, 1, 0), (10, 1, 6), (16, 3, 0)):
         assert bpf.run(program, bpf.data(number, arch, words)) == bpf.ALLOW, words
+    refusal = bpf.ALLOW if udp else bpf.ERRNO | errno.EPROTONOSUPPORT  # P82
+    for words in ((2, 2, 0), (10, 2, 17), (2, 2 | 0x80000, 17), (10, 2 | 0x800, 136), (2, 2, 1), (10, 2, 58)):
+        assert bpf.run(program, bpf.data(number, arch, words)) == refusal, words
     for words in ((1, 2, 0), (1, 3, 0), (1, 2 | 0x80000, 0)):
         assert bpf.run(program, bpf.data(number, arch, words)) == bpf.NOTIFY, words
 
