@@ -1,0 +1,72 @@
+"""What a format finds in bytes: lines to show, each with names that stay and values that become handles.
+
+A scanner goes from the front and yields `Line`s with offsets into the content. What lies between two lines, and what
+follows the last value of a line, is hidden and kept: comments, blank lines, what the format does not know.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Scanner = Callable[[bytes], Iterator["Line"]]
+
+
+class Malformed(Exception):
+    """The content is not of the format that it was taken for."""
+
+
+class Piece:
+    """The bytes [start, end) of the content. `shown` stands for them; None where a handle does."""
+
+    __slots__ = ("end", "shown", "start")
+
+    def __init__(self, start: int, end: int, shown: bytes | None) -> None:
+        self.start = start
+        self.end = end
+        self.shown = shown
+
+
+class Line:
+    """One line of a view: pieces without a gap between them, and the end of what belongs to them in the content.
+
+    `names` are the spans that are shown as they are: all else that is shown is the format's own. `field` is what
+    a person is told of its values. `broken` is what is not well formed here, empty as a rule.
+    """
+
+    __slots__ = ("broken", "end", "field", "names", "pieces")
+
+    def __init__(
+        self,
+        pieces: list[Piece],
+        end: int,
+        *,
+        names: tuple[tuple[int, int], ...] = (),
+        field: bytes = b"",
+        broken: str = "",
+    ) -> None:
+        self.pieces = pieces
+        self.end = end
+        self.names = names
+        self.field = field
+        self.broken = broken
+
+    @property
+    def start(self) -> int:
+        """Where its first piece begins."""
+        return self.pieces[0].start
+
+    @property
+    def stop(self) -> int:
+        """Where its last piece ends; up to `end` it is hidden."""
+        return self.pieces[-1].end
+
+
+def line_end(content: bytes, start: int) -> tuple[int, int]:
+    """Of the line in which `start` lies: where its text ends, and where the next one begins."""
+    newline = content.find(b"\n", start)
+    if newline < 0:
+        return len(content), len(content)
+    text = newline - 1 if newline > start and content[newline - 1] == 0x0D else newline
+    return text, newline + 1
