@@ -27,6 +27,7 @@ from pincer_trace.executor.names import Names
 from pincer_trace.executor.opens import Opens
 from pincer_trace.executor.process import Process
 from pincer_trace.executor.sockets import OwnPlace, Sockets
+from pincer_trace.executor.sysv import SystemV
 from pincer_trace.gateway.aliases import Aliases
 from pincer_trace.gateway.provenance import Provenance
 from pincer_trace.gateway.request import origin
@@ -172,7 +173,7 @@ class Engine:
             self._open_channel()
             self._session.save()
         by_name: dict[str, Handler] = {}
-        for family in (Opens, Names, Attributes, Process, Connecting):
+        for family in (Opens, Names, Attributes, Process, Connecting, SystemV):
             by_name |= family(context).handlers()
         by_name |= Sockets(context, self._place).handlers()
         rows = table.load().values()
