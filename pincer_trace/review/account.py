@@ -10,7 +10,7 @@ from pincer_trace import effects
 from pincer_trace.ledger.read import DECISIONS, TORN, UNKNOWN
 from pincer_trace.review.parts import BY_RULES
 from pincer_trace.review.report import Answered, Group, Reads, Report, Table, moment, number, text
-from pincer_trace.review.tree import DIRECTORY, FILE, Tree
+from pincer_trace.review.tree import DIRECTORY, FILE, Tree, stays
 from pincer_trace.twin import codes
 
 TYPE_CHECKING = False
@@ -30,8 +30,6 @@ _TEAM = 4  # programs that are named of a group
 _MADE = frozenset({effects.CREATE, effects.MKDIR, effects.SYMLINK, effects.MKNOD, effects.BIND})
 _PEERS = frozenset({effects.CONNECT, effects.SEND, effects.BIND})
 _NAMELESS = "/#nameless"
-_MEMORY = ("/proc/", "/dev/", "/sys/")  # what has no content that stays
-_STAYS = ("/dev/shm/", "/dev/mqueue/")  # noqa: S108 - but this has
 
 
 class Account:
@@ -149,10 +147,10 @@ class Account:
             self._group(self._errors, (effect, outcome), record, outcome=outcome)
         elif effect == effects.EXEC:
             self._programs.add(path)
-        elif path.startswith(_MEMORY) and not path.startswith(_STAYS):
+        elif not stays(path):
             self._devices.add(path)
         elif effect in effects.CHANGES:
-            self._change(effect, path, extra, record)
+            follow(self._tree, record, self._word(text(record.get("exe"))))
 
     def _allowed_by(self, answers: object, record: Record) -> None:
         if answers == "auto":
@@ -161,31 +159,6 @@ class Account:
         for each in answers if isinstance(answers, list) else ():
             if type(each) is int and each in self._answers:
                 self._answers[each].used += 1
-
-    def _change(self, effect: str, path: str, extra: Record, record: Record) -> None:
-        tree = self._tree
-        by = self._word(text(record.get("exe")))
-        found = _object(record)
-        if effect in (effects.WRITE, effects.TRUNCATE):
-            tree.wrote(path, by, found)
-        elif effect in _MADE:
-            after = _identified(record.get("post"))
-            if after is not None or not path.endswith(_NAMELESS):
-                tree.made(effect, path, by, after)
-        elif effect == effects.RENAME:
-            exchanged, replaced = "exchanged" in extra, "replaced" in extra
-            tree.renamed(path, text(extra.get("to")), by, replaced=replaced, exchanged=exchanged)
-        elif effect in (effects.UNLINK, effects.RMDIR):
-            tree.removed(path, by, DIRECTORY if effect == effects.RMDIR else FILE, found)
-        elif effect == effects.LINK:
-            tree.linked(path, text(extra.get("from")), by, found)
-        elif effect == effects.CHMOD:
-            tree.set_attribute(path, by, found, "mode", text(extra.get("was")), text(extra.get("mode")))
-        elif effect == effects.CHOWN:
-            tree.set_attribute(path, by, found, "owner", text(extra.get("was")), text(extra.get("owner")))
-        elif effect == effects.XATTR:
-            now = "removed" if extra.get("removed") else "set"
-            tree.set_attribute(path, by, found, text(extra.get("attribute")), "", now)
 
     def _group(self, table: dict[Any, Group], key: object, record: Record, outcome: str = "") -> None:
         group = table.get(key)
@@ -212,6 +185,32 @@ class Account:
         if len(self._words) > _WORDS:
             self._words.clear()
         return self._words.setdefault(word, word)
+
+
+def follow(tree: Tree, record: Record, by: str) -> None:
+    """Let `tree` see an effect that was done, of a group `effects.CHANGES`, by the program `by`."""
+    effect, path, extra = text(record.get("effect")), text(record.get("path")), record.get("extra") or {}
+    found = _object(record)
+    if effect in (effects.WRITE, effects.TRUNCATE):
+        tree.wrote(path, by, found)
+    elif effect in _MADE:
+        after = _identified(record.get("post"))
+        if after is not None or not path.endswith(_NAMELESS):
+            tree.made(effect, path, by, after)
+    elif effect == effects.RENAME:
+        exchanged, replaced = "exchanged" in extra, "replaced" in extra
+        tree.renamed(path, text(extra.get("to")), by, replaced=replaced, exchanged=exchanged)
+    elif effect in (effects.UNLINK, effects.RMDIR):
+        tree.removed(path, by, DIRECTORY if effect == effects.RMDIR else FILE, found)
+    elif effect == effects.LINK:
+        tree.linked(path, text(extra.get("from")), by, found)
+    elif effect == effects.CHMOD:
+        tree.set_attribute(path, by, found, "mode", text(extra.get("was")), text(extra.get("mode")))
+    elif effect == effects.CHOWN:
+        tree.set_attribute(path, by, found, "owner", text(extra.get("was")), text(extra.get("owner")))
+    elif effect == effects.XATTR:
+        now = "removed" if extra.get("removed") else "set"
+        tree.set_attribute(path, by, found, text(extra.get("attribute")), "", now)
 
 
 def _ordered(groups: dict[Any, Group]) -> list[Group]:

@@ -24,11 +24,18 @@ _KINDS = {
     effects.CREATE: FILE, effects.MKDIR: DIRECTORY, effects.SYMLINK: LINK, effects.MKNOD: SPECIAL,
     effects.BIND: SPECIAL,
 }  # fmt: skip
+_MEMORY = ("/proc/", "/dev/", "/sys/")  # what has no content that stays
+_STAYS = ("/dev/shm/", "/dev/mqueue/")  # noqa: S108 - but this has
 _LONGEST, _LONGEST_NAME = 4096, 255  # of a path in a call, and of one component. PATH_MAX, NAME_MAX
 _DEEPEST = 16_384  # of one that directories were moved together to
 _GONE = 20_000  # removed objects that are remembered: descriptors of them may still be used
 _RECENT = 1000  # directories that are found at once
 _PROGRAMS = 4  # that are told of one thing
+
+
+def stays(path: str) -> bool:
+    """Whether what is written there stays: not in a device, or in a file of the kernel's."""
+    return not path.startswith(_MEMORY) or path.startswith(_STAYS)
 
 
 class Thing:

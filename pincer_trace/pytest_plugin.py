@@ -1,0 +1,116 @@
+"""The pytest plugin: the fixture `pincer`, which runs commands under supervision. docs/testing.md tells how it is used.
+
+Every pytest run of whoever has this package imports it, so it imports nothing before a test asks for the fixture.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping, Sequence
+    from os import PathLike
+    from pathlib import Path
+
+    from pincer_trace.testing import Trace
+
+    Text = str | PathLike[str]
+
+_runs = pytest.StashKey["Pincer"]()
+
+
+class Pincer:
+    """What the fixture `pincer` is: `run` supervises a command, and `traces` are the runs of the test so far."""
+
+    def __init__(self, request: pytest.FixtureRequest, sessions: Path) -> None:
+        self._request = request
+        self._sessions = sessions
+        self.traces: list[Trace] = []
+        self.failed = False  # the test, so far
+
+    def run(
+        self,
+        command: Sequence[Text],
+        *,
+        profile: Text | None = None,
+        task: str | None = None,
+        confirm: str = "deny",
+        timeout: float = 60.0,
+        cwd: Text | None = None,
+        env: Mapping[str, str | None] | None = None,
+        home: Text | None = None,
+        input: str | bytes | None = None,
+        options: Sequence[Text] = (),
+    ) -> Trace:
+        """As `pincer_trace.testing.supervise`; the session's directory is kept where the test fails.
+
+        On a machine that cannot supervise, the test is skipped, or fails with `--pincer-require`.
+        """
+        __tracebackhide__ = True
+        from pincer_trace.testing import TimedOut, Unsupported, supervise
+
+        try:
+            trace = supervise(
+                command, profile=profile, task=task, confirm=confirm, timeout=timeout, cwd=cwd, env=env, home=home,
+                input=input, options=options, sessions=self._sessions,
+            )  # fmt: skip
+        except TimedOut as late:
+            self.traces.append(late.trace)
+            raise
+        except Unsupported as lacking:
+            if self._request.config.getoption("pincer_require"):
+                raise
+            pytest.skip(str(lacking))
+        self.traces.append(trace)
+        return trace
+
+    def told(self) -> str:
+        """The sessions of the runs, with the way to look at each; safe on a terminal."""
+        import shlex
+
+        from pincer_trace.paths import display
+
+        return "\n".join(
+            f"{display(shlex.join(trace.command), 200)}: pincer-trace report {display(shlex.quote(trace.session))}"
+            for trace in self.traces
+        )
+
+    def discard(self) -> None:
+        """Remove the sessions."""
+        shutil.rmtree(self._sessions, ignore_errors=True)
+
+
+@pytest.fixture
+def pincer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pincer:
+    """Runs commands under pincer-trace, whose calls a test then asserts on: `pincer.run(["python", "agent.py"])`."""
+    runs = request.node.stash[_runs] = Pincer(request, tmp_path_factory.mktemp("pincer"))
+    return runs
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What becomes of tests on a machine that cannot supervise."""
+    parser.getgroup("pincer-trace", "supervised commands").addoption(
+        "--pincer-require", action="store_true",
+        help="fail tests that supervise where this machine cannot; by default they are skipped",
+    )  # fmt: skip
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Print where the sessions of a failed test are kept; remove those of all others when a test is through."""
+    report = yield
+    runs = item.stash.get(_runs, None)
+    if runs is None:
+        return report
+    if report.failed:
+        runs.failed = True
+        if runs.traces:
+            report.sections.append(("pincer-trace: what ran", runs.told()))
+    if call.when == "teardown" and not runs.failed:
+        runs.discard()
+    return report

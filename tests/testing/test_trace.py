@@ -1,0 +1,154 @@
+"""What a trace tells of a run, what its assertions accept, and what they say when they do not."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from pincer_trace.pytest_plugin import Pincer
+from pincer_trace.testing import CannotStart, TimedOut, Trace
+
+from .conftest import House
+
+COMMAND = [sys.executable, "-I", "-S", "agent.py"]
+PYTHON = Path(sys.executable).resolve().name
+SHELL = Path("/bin/sh").resolve().name
+
+
+def message(check: object, *arguments: object, **more: object) -> str:
+    with pytest.raises(AssertionError) as failed:
+        check(*arguments, **more)  # type: ignore[operator]
+    return str(failed.value)
+
+
+def test_a_run_and_all_that_may_be_asserted_of_it(pincer: Pincer, house: House) -> None:
+    trace = pincer.run(COMMAND, cwd=house.work, home=house.home)
+    trace.assert_exit(3)
+    assert trace.stdout == ".ssh/id_ed25519 Permission denied\n"
+    assert "said" in trace.stderr
+    assert "pincer-trace" not in trace.stderr
+    what_there_is(trace, house)
+    what_is_accepted(trace, house)
+    what_is_said(trace, house)
+
+
+def what_there_is(trace: Trace, house: House) -> None:
+    assert [(call.effect, call.path, call.program) for call in trace.denials] == [
+        ("read", f"{house.home}/.ssh/id_ed25519", name) for name in (PYTHON, "cat")
+    ]
+    inner = trace.denials[1].process
+    assert inner is not None
+    assert [each.program for each in inner.ancestors()] == [SHELL, PYTHON]
+    assert trace.processes[0] is inner.ancestors()[-1]
+    assert {call.path for call in trace.reads} >= {f"{house.home}/notes.txt", f"{house.work}/agent.py"}
+    assert [call.effect for call in trace.peers] == ["connect"]
+    assert {call.effect for call in trace.effects} >= {"create", "rename", "unlink", "mkdir", "exec", "connect"}
+    assert {(change.what, change.path) for change in trace.changes} == {
+        ("created", f"{house.work}/{name}") for name in ("made.txt", "sub", "sub/new", "shell.txt")
+    }
+    assert len(trace.find("rename", "{workspace}/sub/new")) == 1  # by its goal
+
+
+def what_is_accepted(trace: Trace, house: House) -> None:
+    trace.assert_denied(effect="read", path="~/.ssh/**")
+    trace.assert_denied(path="{home}/.ssh/id_ed25519")
+    trace.assert_denied("read", house.home / ".ssh")
+    trace.assert_allowed(effect="create", path="made.txt")
+    trace.assert_allowed("change", "{workspace}/sub/*")
+    trace.assert_allowed("connect", "//127.0.0.1:*")
+    trace.assert_only_writes("{workspace}/**")
+    trace.assert_only_writes("made.txt", "./{sub,gone}/**", "**/shell.txt")
+    trace.assert_only_writes(house.work)
+    trace.assert_unchanged(house.home)
+    trace.assert_unchanged("~/.ssh")
+    trace.assert_unchanged(house.work / "gone")  # made, and removed again
+    trace.assert_no_network(but=["//127.0.0.0/8:*"])
+
+
+def what_is_said(trace: Trace, house: House) -> None:
+    said = message(trace.assert_exit)
+    assert said.startswith("exit status 3, expected 0: ")
+    assert re.search(rf"by cat \(\d+\), of {SHELL} \(\d+\), of {PYTHON} \(\d+\)\n +default\.toml:\d+: SSH keys", said)
+    assert "    .ssh/id_ed25519 Permission denied" in said
+    said = message(trace.assert_only_writes, "{workspace}/sub/**")
+    assert said.startswith("4 changes of other files than {workspace}/sub/**\n")
+    assert f"allowed create {house.work}/made.txt (record " in said
+    assert "the work tree" in said
+    assert "shell.txt" in message(trace.assert_only_writes)
+    said = message(trace.assert_no_network)
+    assert said.startswith("1 connection to the network, expected none\n")
+    assert "connect //127.0.0.1:" in said
+    said = message(trace.assert_unchanged, "{workspace}/sub")
+    assert f"created {house.work}/sub/new\n" in said
+    assert "rename" in said
+    assert "was never asked for" in message(trace.assert_denied, "read", "~/.aws/**")
+    assert "allowed create" in message(trace.assert_denied, "create", "made.txt")
+    assert "SSH keys" in message(trace.assert_allowed, "read", "~/.ssh/**")
+    nearest = message(trace.assert_denied, "write", "~/.ssh/id_ed25519")
+    assert "nearest" in nearest
+    assert "denied read" in nearest
+    assert message(trace.assert_no_denials).startswith("2 denials, expected none\n")
+    for wrong in ("{nowhere}/x", "/a//b", "//10.0.0.1/8:1"):
+        with pytest.raises(ValueError, match="is no pattern"):
+            trace.assert_only_writes(wrong)
+    with pytest.raises(ValueError, match="no effect 'delete'"):
+        trace.find("delete")
+
+
+def test_scripts_are_known_by_their_own_names(pincer: Pincer, house: House) -> None:
+    """Also through `env`, and in a process that was forked from them."""
+    tool = house.work / "tool"
+    tool.write_text("#!/usr/bin/env sh\n(: > made; true)\n: > also\n")
+    tool.chmod(0o755)
+    trace = pincer.run(["sh", "-c", "./tool; ./tool"], cwd=house.work, home=house.home)
+    assert {(call.program, call.by) for call in trace.find("change")} == {("tool", f"{SHELL} > tool")}
+
+
+def test_what_cannot_run_says_why(pincer: Pincer, house: House) -> None:
+    with pytest.raises(CannotStart, match="nosuchprogram: command not found on PATH"):
+        pincer.run(["nosuchprogram"], cwd=house.work, home=house.home)
+    with pytest.raises(CannotStart, match=r"none\.toml"):
+        pincer.run(["true"], cwd=house.work, home=house.home, profile=house.work / "none.toml")
+    with pytest.raises(CannotStart, match="these options are none"):
+        pincer.run(["true"], cwd=house.work, home=house.home, options=["--no-such-option"])
+
+
+def test_options_input_and_environment(pincer: Pincer, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INHERITED", "1")
+    monkeypatch.setenv("TAKEN", "1")
+    profile = house.home / "own.toml"
+    profile.write_text('extends = "default"\n[[rule]]\neffects = ["create"]\npaths = ["{workspace}/**"]\n'
+                       'verdict = "confirm"\nreason = "ask first"\n')  # fmt: skip
+    script = 'cat; echo "$INHERITED ${TAKEN-no} $MORE"; : > new; kill -9 $$'
+    trace = pincer.run(
+        ["sh", "-c", script], cwd=house.work, home=house.home, profile=profile, confirm="auto", input="typed\n",
+        env={"TAKEN": None, "MORE": "2"}, options=["--protect", house.work / "x"],
+    )  # fmt: skip
+    trace.assert_exit(137)
+    assert trace.stdout == "typed\n1 no 2\n"
+    assert [call.confirmed for call in trace.find("create", "new")] == [True]
+
+
+def test_after_the_timeout_nothing_is_left(pincer: Pincer, house: House) -> None:
+    script = 'sleep 1000 & setsid sh -c "sleep 1000" & echo begun; exec sleep 1000'
+    for seconds in (1, 4, 16, 64):  # a machine may be slow
+        with pytest.raises(TimedOut, match=rf"no end after {seconds} s; .*\n") as late:
+            pincer.run(["sh", "-c", script], cwd=house.work, home=house.home, timeout=seconds)
+        trace = late.value.trace
+        assert not [each for each in trace.processes if is_alive(each.pid)]
+        if trace.stdout == "begun\n" and len(trace.find("exec", "/**/sleep")) == 3:
+            break
+    else:
+        pytest.fail(f"it never began: {trace.stdout}")
+    assert re.search(r"^  sleep \(\d+\)$", str(late.value), re.M)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether it has not ended; one that only waits to be reaped by us has."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
