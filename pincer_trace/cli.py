@@ -200,7 +200,7 @@ class Printer:
 @click.option(
     "--verdict",
     multiple=True,
-    type=click.Choice(["allow", "confirm", "deny"]),
+    type=click.Choice(["allow", "view", "confirm", "deny"]),
     help="Only these. Repeatable.",
 )
 @click.option("--path", "glob", multiple=True, metavar="GLOB", help="Only matching paths; * crosses slashes.")

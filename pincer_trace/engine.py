@@ -26,6 +26,7 @@ from pincer_trace.executor.identity import Identity
 from pincer_trace.executor.names import Names
 from pincer_trace.executor.opens import Opens
 from pincer_trace.executor.process import Process
+from pincer_trace.executor.secrets import Secrets
 from pincer_trace.executor.sockets import OwnPlace, Sockets
 from pincer_trace.executor.sysv import SystemV
 from pincer_trace.gateway.aliases import Aliases
@@ -150,6 +151,7 @@ class Engine:
         self._reads = Reads(authority, ledger)
         self._blocking = BlockingCalls(listener, resolver, ledger, self._identity)
         self._blocking.prepare()
+        self._secrets = Secrets(self._session.id)
         self._tasks = tasks
         self._resolver = resolver
         self._authority = authority
@@ -166,6 +168,7 @@ class Engine:
             reads=self._reads,
             blocking=self._blocking,
             identity=self._identity,
+            secrets=self._secrets,
         )
         self._staged = context.staged
         self._before = context.before
@@ -198,7 +201,7 @@ class Engine:
         from pincer_trace.twin.remote import ToldAliases, ToldProvenance, connect
 
         link = connect(self._evaluator, root)
-        return ToldProvenance(link, resolver.names), ToldAliases(self._profile, link), link
+        return ToldProvenance(link, resolver.names), ToldAliases(self._profile, link, resolver.names), link
 
     def _import_ahead(self) -> None:
         """What is otherwise imported where it is used: there the ids in force might not reach the library."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from _hashlib import compare_digest
 
-from pincer_trace.profile import CONFIRM, DENY
+from pincer_trace.profile import ALLOW, CONFIRM, DENY, VIEW
 from pincer_trace.twin import codes
 from pincer_trace.twin.artifact import LEFT, RIGHT, Share, strictest
 from pincer_trace.twin.tokens import check
@@ -55,8 +55,11 @@ class Acceptance:
         *,
         token: bytes = b"",
         objects: Callable[[], bool] | None = None,
+        gives: str = ALLOW,
     ) -> Share:
         """The left share, once everything holds; from then on its action id is used up. Raises Rejected.
+
+        `gives` is VIEW where the executor is about to give a view, and no more.
 
         `token` is the confirmation of these (a, p, h), if one is needed; `objects` tells whether the objects are still
         those of the request.
@@ -77,6 +80,8 @@ class Acceptance:
         verdict = left.verdict if left.verdict == right.verdict else strictest(left.verdict, right.verdict)
         if verdict == DENY:
             raise Rejected(codes.POLICY_DENY, "a vote denies it")
+        if verdict == VIEW and gives != VIEW:
+            raise Rejected(codes.POLICY_DENY, "a vote lets a view pass, and no more")
         if verdict == CONFIRM and not check(self._keys.confirm, token, *bound):
             raise Rejected(codes.BAD_CONFIRM_TOKEN, "it is not confirmed")
         if objects is not None and not objects():

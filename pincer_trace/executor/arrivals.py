@@ -11,10 +11,11 @@ import os
 import stat
 import time
 
-from pincer_trace.effects import RENAME
+from pincer_trace.effects import READ, RENAME
 from pincer_trace.gateway.provenance import Ancestry, Within
 from pincer_trace.gateway.resolve import look
 from pincer_trace.paths import is_inside
+from pincer_trace.profile import VIEW
 from pincer_trace.twin.target import Target
 
 TYPE_CHECKING = False
@@ -90,7 +91,8 @@ class Arrival:
     def directory(self, here: Target, there: Target) -> None:
         """A directory moves from `here` to `there`: its names are judged, the old ones and the new. Raises Denied."""
         c = self._c
-        if not c.authority.cares_below(RENAME, here.path) and not c.authority.cares_below(RENAME, there.path):
+        cares = c.authority.cares_below
+        if not (cares(RENAME, here.path) or cares(RENAME, there.path) or cares(READ, here.path)):
             return
         with Ancestry(c.provenance, here.parent) as origin, Ancestry(c.provenance, there.parent) as goal:
             move = _Move(here.path, there.path, there.path, origin, goal, replaces=there.found is not None)
@@ -239,6 +241,8 @@ class Arrival:
                 above = Within(listed.ours, listed.depth, move.origin)
                 target = Target(leaving, parent=directory, name=name, above=above, lies=lies)
                 self.judged.append(c.authority.demand(self._task, RENAME, target))
+            if kind == _FILE and not c.authority.passes(READ, leaving):
+                self._judge_reading(directory, name, leaving, arriving)
         if kind == _LINK or not c.authority.passes(RENAME, arriving):
             above = Within(() if move.replaces else listed.ours, listed.depth, move.goal)
             target = Target(
@@ -255,6 +259,14 @@ class Arrival:
                 self.judged += c.authority.demand_link(self._task, RENAME, target)
                 if move.replaces or self._is_place(arriving):
                     self._in_place(arriving, move.place + listed.below, os.readlink(name, dir_fd=directory), move)
+
+    def _judge_reading(self, directory: int, name: bytes, leaving: bytes, arriving: bytes) -> None:
+        """A file that is read as a view goes along, perhaps to where it could be read in full. Raises Denied, Asked."""
+        authority = self._c.authority
+        target = Target(leaving, parent=directory, name=name, found=look(directory, name))
+        reading = authority.judge_reading(self._task, READ, target)
+        if reading.verdict == VIEW:
+            self.judged.append(authority.insist(self._task, RENAME, Target(leaving), authority.in_full(reading)))
 
 
 def is_place(c: Context, target: Target) -> bool:

@@ -12,7 +12,7 @@ from pincer_trace.effects import CHMOD, CREATE
 from pincer_trace.executor.acceptance import Rejected
 from pincer_trace.gateway.request import Claim, Request
 from pincer_trace.gateway.resolve import look
-from pincer_trace.profile import CONFIRM
+from pincer_trace.profile import ALLOW, CONFIRM
 from pincer_trace.twin import artifact, codes
 from pincer_trace.twin.authority import Judgement
 from pincer_trace.twin.evaluator import Unheard
@@ -42,11 +42,12 @@ def commit(
     mode: int = 0,
     arguments: Sequence[Argument] = (),
     extra: dict[str, object] | None = None,
+    gives: str = ALLOW,
 ) -> int:
     """The sequence number of the intent, after which the effect is performed at once, as `outcome.Outcome`.
 
-    `judged` is everything that the call does, the effect that gives the record its name first. Raises Denied
-    (recorded), LedgerFull.
+    `judged` is everything that the call does, the effect that gives the record its name first; `gives` is VIEW for a
+    read that gives a view. Raises Denied (recorded), LedgerFull.
     """
     every: Sequence[Judgement] = (judged,) if isinstance(judged, Judgement) else judged
     if c.authority.intent is not None:
@@ -70,7 +71,9 @@ def commit(
             c.authority.forbid(task, effect, target, unheard.reason, unheard.code)
         token = c.authority.token(action, shares[0].digest) if grants is not None else b""
         try:
-            c.acceptance.accept(shares, request, artifact.now(), token=token, objects=lambda: _are_there(every))
+            c.acceptance.accept(
+                shares, request, artifact.now(), token=token, objects=lambda: _are_there(every), gives=gives
+            )
         except Rejected as rejected:
             if rejected.code == codes.STALE and attempt < _ATTEMPTS - 1:
                 continue

@@ -7,12 +7,14 @@ from pincer_trace.executor.before import Before
 from pincer_trace.executor.commit import commit
 from pincer_trace.executor.staged import Staged
 from pincer_trace.executor.terminals import Terminals
+from pincer_trace.executor.views import Views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pincer_trace.executor.acceptance import Acceptance
     from pincer_trace.executor.blocking import BlockingCalls
     from pincer_trace.executor.identity import Identity
+    from pincer_trace.executor.secrets import Secrets
     from pincer_trace.gateway.provenance import Provenance
     from pincer_trace.gateway.resolve import Resolver
     from pincer_trace.gateway.tasks import Task, Tasks
@@ -31,7 +33,7 @@ class Context:
 
     __slots__ = (
         "acceptance", "authority", "before", "blocking", "identity", "listener", "origin", "provenance", "reads",
-        "resolver", "staged", "tasks", "terminals",
+        "resolver", "secrets", "staged", "tasks", "terminals", "views",
     )  # fmt: skip
 
     def __init__(
@@ -47,6 +49,7 @@ class Context:
         reads: Reads,
         blocking: BlockingCalls,
         identity: Identity,
+        secrets: Secrets,
     ) -> None:
         self.listener = listener
         self.tasks = tasks
@@ -58,10 +61,12 @@ class Context:
         self.reads = reads
         self.blocking = blocking
         self.identity = identity
+        self.secrets = secrets
         self.terminals = Terminals()
         self.before = Before()
         reads.perform = self._perform_read
         self.staged = Staged(self)
+        self.views = Views(self)
 
     def _perform_read(self, task: Task, target: Target, judgement: Judgement) -> None:
         """A read that a person confirmed: it uses the grant, and is recorded by itself."""

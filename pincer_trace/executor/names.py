@@ -21,7 +21,7 @@ from pincer_trace.gateway.request import Claim
 from pincer_trace.gateway.resolve import MARK, join, live_name, look
 from pincer_trace.kernel import libc
 from pincer_trace.paths import named
-from pincer_trace.profile import ALLOW
+from pincer_trace.profile import ALLOW, VIEW
 from pincer_trace.twin.target import Target
 
 TYPE_CHECKING = False
@@ -317,7 +317,8 @@ class Names:
                 if stat.S_ISREG(found.st_mode) and not flags & libc.RENAME_EXCHANGE:
                     witness = ConfigWitness(source, source_name, found, goal, goal_name)
                 judged = self._judge_ends(task, (origin, destination, arriving), entry, flags, witness)
-                judged += self._judge_reading(task, found, origin, destination)
+                for here, there, what in ends:
+                    judged += self._judge_reading(task, what, here, there)
             arrival = Arrival(c, task)
             for here, there, what in ends:
                 if stat.S_ISDIR(what.st_mode):
@@ -404,7 +405,11 @@ class Names:
         if not stat.S_ISREG(found.st_mode):
             return []
         authority = self._c.authority
-        reading = authority.judge(task, READ, origin)
+        reading = authority.judge_reading(task, READ, origin)
+        if reading.verdict == VIEW:
+            if not authority.reveals(destination):
+                return []
+            return [authority.insist(task, RENAME, origin, authority.in_full(reading))]
         # By name alone: that the other evaluator refuses, or does not answer, must never make anything possible.
         if reading.verdict == ALLOW or authority.judge(task, READ, destination).left.verdict != ALLOW:
             return []

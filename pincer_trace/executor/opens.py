@@ -20,6 +20,7 @@ from pincer_trace.gateway.resolve import MARK, is_memory, join, live_name, stat_
 from pincer_trace.kernel import libc
 from pincer_trace.kernel.libc import how, openat2
 from pincer_trace.kernel.notify import Continue
+from pincer_trace.profile import VIEW
 from pincer_trace.twin.target import Target
 
 TYPE_CHECKING = False
@@ -127,7 +128,11 @@ class Opens:
                 if covers(held, flags):
                     return self._reopening.held(identity, task, pin, flags, found, target)
                 self._judge_asked(task, READ, target, (task, dirfd, path))
-                entry = c.reads.admit(task, target, found)
+                judgement = c.reads.judge(task, target)
+                if judgement.verdict == VIEW and kind == stat.S_IFREG:
+                    c.views.open(identity, task, flags, target, judgement)
+                    return ANSWERED
+                entry = c.reads.settle(task, target, found, judgement)
             try:
                 opened = os.open(resolver.number(pin), flags & ~os.O_NOFOLLOW | OURS, dir_fd=self._names)
             except BlockingIOError:  # a lease on it (P73)
@@ -162,7 +167,8 @@ class Opens:
             decision = c.authority.judge_asked(task, effect, link, target)
             if decision is not None:
                 c.reads.moved()  # it may have been admitted by another name
-                c.authority.insist(task, effect, target, decision)
+                if decision.verdict != VIEW:  # which it will be found to be by its own name, too, from now on
+                    c.authority.insist(task, effect, target, decision)
 
     def _pin(self, task: Task, dirfd: int, path: bytes, walk: int, resolve: int) -> tuple[int, int]:
         """An O_PATH descriptor of the object, with the call's own walk flags, and how the caller holds it (`walk`).
@@ -231,7 +237,11 @@ class Opens:
             target = Target(live_name(c.resolver.path_of(pin), found), descriptor=pin, found=found)
             if origin is not None:
                 self._judge_asked(task, READ, target, origin)
-            c.reads.count(c.reads.admit(task, target, found))
+            judgement = c.reads.judge(task, target)
+            if judgement.verdict == VIEW:
+                c.views.open(identity, task, flags, target, judgement)
+                return ANSWERED
+            c.reads.count(c.reads.settle(task, target, found, judgement))
             return self._reopening.again(identity, task, pin, flags, None, found)
         raw = c.resolver.path_of(pin, origin)
         if is_memory(raw, found):

@@ -10,11 +10,12 @@ import os
 import stat
 import struct
 
-from pincer_trace.effects import EXEC
+from pincer_trace.effects import EXEC, READ
 from pincer_trace.executor.commit import commit
 from pincer_trace.gateway.resolve import Forbidden
 from pincer_trace.kernel import libc, procfs, table
 from pincer_trace.kernel.notify import Continue
+from pincer_trace.profile import VIEW
 from pincer_trace.twin.target import Target
 
 TYPE_CHECKING = False
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pincer_trace.executor.context import Context
     from pincer_trace.executor.opens import Handler
     from pincer_trace.gateway.tasks import Task
+    from pincer_trace.twin.authority import Judgement
 
 _REGISTERS_ONLY = Continue(Continue.REGISTERS_ONLY)  # nothing in memory is decided on
 _FLOOR_HOLDS = Continue(Continue.FLOOR_HOLDS)
@@ -88,17 +90,31 @@ class Process:
                     target,
                     "the program can be executed but not read, so its calls could not be supervised",
                 )
+            judged = [decision, *self._judge_content(task, target, found, head or b"")]
             now = os.stat(f"/proc/{task.tid}/exe")
             old = (now.st_dev, now.st_ino)
             images = self._images(task, found, head or b"", old)
             leader = task.tgid  # asked before the record: the task may be dead
             started = b"".join(_IMAGE.pack(*image) for image in sorted(images or ()))
-            sequence = commit(c, task, EXEC, target, decision, flags=flags, arguments=(started,))
+            sequence = commit(c, task, EXEC, target, judged, flags=flags, arguments=(started,))
         finally:
             if pin >= 0:
                 os.close(pin)
         c.tasks.executes(task.tid, leader, sequence, images, old)
         return _VERIFIED_AFTER
+
+    def _judge_content(self, task: Task, target: Target, found: os.stat_result, head: bytes) -> list[Judgement]:
+        """To start what is read as a view would show it, to an interpreter or in memory. Raises Denied, Asked.
+
+        The other names of a binary are not looked up for that: it takes seconds, and `git` and `perl` have several.
+        """
+        authority = self._c.authority
+        if not stat.S_ISREG(found.st_mode) or authority.lets_read(target.path, target.descriptor, found) is not None:
+            return []
+        if head.startswith(b"\x7fELF") and authority.shows(target.path, found):
+            return []
+        reading = authority.judge_reading(task, READ, target)
+        return [authority.insist(task, READ, target, authority.in_full(reading))] if reading.verdict == VIEW else []
 
     def _images(
         self, task: Task, found: os.stat_result, head: bytes, old: tuple[int, int]

@@ -15,7 +15,8 @@ import os
 import stat
 
 from pincer_trace.effects import CHANGES, EXEC, READ
-from pincer_trace.kernel import procfs
+from pincer_trace.gateway.provenance import remember
+from pincer_trace.kernel import libc, procfs
 from pincer_trace.paths import is_inside
 from pincer_trace.profile import ALLOW, Facts
 from pincer_trace.profile.globs import matcher, matches
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from pincer_trace.profile import Profile
     from pincer_trace.profile.globs import Components
+    from pincer_trace.twin.target import Target
 
     Mounts = list[tuple[bytes, bytes, bytes, bytes]]
 
@@ -38,6 +40,7 @@ _FIRST_LOOK = 2_000  # directory entries of one place looked at for links when t
 _OPENING = 10  # entries that a directory counts for
 _DEPTH = 3  # directories below it, where all that is below is secret
 _LINKS = 256  # of those links that are remembered
+_SECRETS = 16_384  # objects that were met by a protected name
 
 
 class TooMany(Exception):
@@ -53,6 +56,38 @@ class Aliases:
         self._reals = tuple(real for real, _ in self.moved)
         self._known: dict[str, dict[tuple[int, int], bytes] | None] = {}
         self._looked = 0
+        self._secrets: dict[tuple[int, int], tuple[bytes, bytes]] = {}  # of objects: identity, protected name
+
+    def note_secret(self, target: Target, name: bytes) -> bool:
+        """An object is read as a view by the protected `name`: from now on it is, whatever it is called. New or not."""
+        found = target.found
+        if found is None or not stat.S_ISREG(found.st_mode):
+            return False
+        try:
+            identity = _identity(target)
+        except OSError:
+            return False  # it is gone
+        key = found.st_dev, found.st_ino
+        known = self._secrets.get(key)
+        if known is not None and known[0] == identity:
+            return False
+        remember(self._secrets, key, (identity, name), _SECRETS)
+        return True
+
+    def is_secret(self, found: os.stat_result) -> bool:
+        """Whether this may be such an object."""
+        return (found.st_dev, found.st_ino) in self._secrets
+
+    def secret_name(self, target: Target) -> bytes | None:
+        """The protected name by which exactly this object was met, if any."""
+        found = target.found
+        known = self._secrets.get((found.st_dev, found.st_ino)) if found is not None else None
+        if known is None:
+            return None
+        try:
+            return known[1] if _identity(target) == known[0] else None
+        except OSError:
+            return known[1]  # in doubt it is that one
 
     def protected_name(self, found: os.stat_result, effect: str) -> bytes | None:
         """The protected name of an object that has several names, if any. Raises TooMany when that is unknown."""
@@ -262,6 +297,13 @@ class Aliases:
             return
         if stat.S_ISREG(found.st_mode):
             yield path, found
+
+
+def _identity(target: Target) -> bytes:
+    """What tells the object from a later one of the same number. Raises OSError."""
+    if target.descriptor >= 0:
+        return libc.object_identity(target.descriptor)
+    return libc.object_identity(*(target.moved or (target.parent, target.name)))
 
 
 def _real(path: bytes, known: dict[bytes, tuple[bytes, bool]]) -> bytes:

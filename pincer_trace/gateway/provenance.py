@@ -130,11 +130,11 @@ class Provenance:
 
     def note_abstract(self, peer: bytes, inode: int) -> None:
         """The tree has just bound its socket `inode` to the abstract name that rules call `peer`."""
-        _remember(self._abstract, peer, inode)
+        remember(self._abstract, peer, inode)
 
     def note_port(self, inode: int) -> None:
         """The tree has just bound its socket `inode` to a port."""
-        _remember(self._ports, inode, None)
+        remember(self._ports, inode, None)
 
     def has_ports(self, inodes: Sequence[int]) -> bool:
         """Whether the tree bound all of these sockets, and there are some."""
@@ -186,11 +186,11 @@ class Provenance:
         return path in self._above_vacated
 
 
-def _remember(known: dict[Any, Any], key: object, value: object) -> None:
+def remember(known: dict[Any, Any], key: object, value: object, most: int = _REMEMBERED) -> None:
     """As the newest of a bounded number."""
     known.pop(key, None)
     known[key] = value
-    if len(known) > _REMEMBERED:
+    if len(known) > most:
         del known[next(iter(known))]
 
 

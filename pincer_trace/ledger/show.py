@@ -95,6 +95,8 @@ def decision_lines(decision: Record, width: int | None) -> list[list[Piece]]:
         lines.append([(f"{'':7}{_shown(decision['verdict'], 20)}: {why}", DIM)])
     elif by := confirmed_by(decision):
         lines.append([(f"{'':7}confirm: {why}: allowed by {by}", DIM)])
+    elif shown := shown_as(decision):
+        lines.append([(f"{'':7}{shown}: {why}", DIM)])
     said = votes(decision)
     if len({verdict for by, verdict, _ in said if by in _TWIN}) > 1:
         lines.append([(f"{'':7}" + ", ".join(f"{by} {verdict} ({why})" for by, verdict, why in said), DIM)])
@@ -109,6 +111,13 @@ def confirmed_by(decision: Record) -> str:
         return "--confirm auto"
     numbers = [str(number) for number in answers if type(number) is int] if isinstance(answers, list) else []
     return f"a person (record{'s' if len(numbers) > 1 else ''} {', '.join(numbers)})" if numbers else ""
+
+
+def shown_as(decision: Record) -> str:
+    """How much a view has that was given in the place of a file; empty where none was."""
+    extra = decision.get("extra")
+    view = extra.get("view") if isinstance(extra, dict) else None
+    return f"read as a view: {_shown(view, 40)}" if isinstance(view, str) else ""
 
 
 def votes(decision: Record) -> list[tuple[str, str, str]]:

@@ -3,7 +3,20 @@ function.
 """
 
 from pincer_trace.profile.loading import Overlay, is_file, load
-from pincer_trace.profile.model import ALLOW, CONFIRM, DENY, Decision, Facts, Profile, Rule
+from pincer_trace.profile.model import ALLOW, CONFIRM, DENY, VIEW, Decision, Facts, Profile, Rule
 from pincer_trace.profile.places import Places
 
-__all__ = ["ALLOW", "CONFIRM", "DENY", "Decision", "Facts", "Overlay", "Places", "Profile", "Rule", "is_file", "load"]
+__all__ = [
+    "ALLOW",
+    "CONFIRM",
+    "DENY",
+    "VIEW",
+    "Decision",
+    "Facts",
+    "Overlay",
+    "Places",
+    "Profile",
+    "Rule",
+    "is_file",
+    "load",
+]

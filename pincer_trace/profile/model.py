@@ -6,7 +6,7 @@ verdict.
 1. built in: what protects pincer-trace itself (hazard P81), and the reading of what the run is to know.
    No profile and no option opens or closes it.
 2. protections (`protection = true`): confirm and deny decide; allow lifts the protections written before it,
-   and no more.
+   and no more; view, of reads, takes their place, and lets the grants give a view at most.
 3. grants, all other rules. When none matches, the answer is deny.
 
 Last match wins, since files extend files and options follow files: what is written later is nearer to the
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from pincer_trace.profile.show import Explanation
 
 ALLOW = "allow"
+VIEW = "view"  # of a read: what is read is a view, with handles where the secrets are
 CONFIRM = "confirm"
 DENY = "deny"
-VERDICTS = (ALLOW, CONFIRM, DENY)  # from the mildest to the strictest
+VERDICTS = (ALLOW, VIEW, CONFIRM, DENY)  # from the mildest to the strictest
 STRICTNESS = {verdict: rank for rank, verdict in enumerate(VERDICTS)}
 
 GRANT, PROTECTION, BUILT_IN = 0, 1, 2
@@ -271,6 +272,7 @@ class Profile:
             rules = _deciding(state, effect)
         blocked = ""
         lifted = False
+        most: Rule | None = None  # the protection that lets a view pass, and no more
         for rule in rules:
             if lifted and rule.tier:  # lifted: on to the grants
                 continue
@@ -300,11 +302,14 @@ class Profile:
                         continue
                 elif not _is_own(rule, path, facts):
                     continue
-            if rule.verdict == ALLOW and rule.tier == PROTECTION:
+            if rule.tier == PROTECTION and rule.verdict in {ALLOW, VIEW}:
                 lifted = True
+                most = rule if rule.verdict == VIEW else None
                 continue
             if blocked and rule.verdict != ALLOW:
                 return Decision(rule.verdict, rule, f"{rule.reason} ({blocked})")
+            if most is not None and rule.verdict == ALLOW:
+                return most.decide()
             return rule.decide()
         return _NO_RULE
 
@@ -415,7 +420,7 @@ def _settled(state: State, effect: str) -> Decision | None:
     if not rules:
         return _NO_RULE
     first = rules[0]
-    if first.when or first.exe_components is not None or (first.tier == PROTECTION and first.verdict == ALLOW):
+    if first.when or first.exe_components is not None or (first.tier == PROTECTION and first.verdict in {ALLOW, VIEW}):
         return None
     return first.decide()
 

@@ -29,7 +29,7 @@ class RuleTable(msgspec.Struct, forbid_unknown_fields=True):
 
     effects: list[str]
     paths: list[str]
-    verdict: Literal["allow", "confirm", "deny"]
+    verdict: Literal["allow", "view", "confirm", "deny"]
     reason: str
     when: Literal["own", "own-anchor", "own-above", "git-config", "git-inert", "git-active", "bound"] | None = None
     exe: list[str] | None = None
@@ -196,6 +196,10 @@ def _row(path: str, lines: Lines, index: int, rule: RuleTable) -> Row:
                 raise wrong(key, f"'{display(value)}': {error}", value) from None
         return found
 
+    if rule.verdict == model.VIEW and names != {effects.READ}:
+        raise wrong("verdict", "'view' is about reading: effects = [\"read\"] and no other")
+    if rule.verdict == model.VIEW and rule.exe is not None:
+        raise wrong("exe", "not with verdict 'view': a label must loosen no protection")
     compiled = patterns("paths", rule.paths)
     if rule.when == model.BOUND and not names <= effects.TO_PEERS:
         raise wrong(

@@ -91,7 +91,7 @@ def why(
     loaded = load(profile, places, overlay=overlay)
     said = explain(loaded, effect, asked, PathFacts(loaded, effect, asked))
     _print_rows(said.verdict, f"{effect} {paths.display(asked, 5000)}", foretold(loaded, said))
-    return 0 if said.verdict == "allow" else 1
+    return 0 if said.verdict in ("allow", "view") else 1
 
 
 def _print_rows(verdict: str, what: str, rows: list[tuple[str, str]]) -> None:
@@ -99,7 +99,7 @@ def _print_rows(verdict: str, what: str, rows: list[tuple[str, str]]) -> None:
     from pincer_trace.cli import Printer
 
     printer = Printer()
-    style = {"allow": "green", "confirm": "yellow"}.get(verdict, "red")
+    style = {"allow": "green", "view": "green", "confirm": "yellow"}.get(verdict, "red")
     printer.line([(f"{verdict:8}", style), (what, "bold")])
     last = ""
     for name, text in rows:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pincer_trace import paths
 from pincer_trace.effects import READ, RENAME, SYMLINK
 from pincer_trace.ledger.read import decisions, raw
-from pincer_trace.profile import ALLOW, CONFIRM, DENY, Decision
+from pincer_trace.profile import ALLOW, CONFIRM, DENY, VIEW, Decision
 from pincer_trace.profile.model import STRICTNESS
 from pincer_trace.review import words
 from pincer_trace.review.parts import (
@@ -98,7 +98,7 @@ class Judge:
                     decision = Decision(other.verdict, other.rule, f"{_ALSO}{paths.display(name, 200)}: {other.reason}")
             return decision
 
-        return self._try(record, part, judge)
+        return self._try(record, part, lambda facts: _in_full(record, judge(facts)))
 
     def facts(self, record: Record, part: Part, assumed: dict[Any, Any] | None = None) -> Recorded:
         """What the record tells about one part."""
@@ -278,6 +278,13 @@ class Replay:
         if counts["left"]:
             said.append(f", {counts['left']} not decided by rules")
         return "".join(said)
+
+
+def _in_full(record: Record, decision: Decision) -> Decision:
+    """The decision, where a view would not have done for what was asked: then that wants a confirmation."""
+    if decision.verdict != VIEW or (record["effect"] == READ and verdict_then(record) != CONFIRM):
+        return decision
+    return Decision(CONFIRM, decision.rule, decision.reason)
 
 
 def _strictness(decision: Decision) -> int:

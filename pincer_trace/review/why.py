@@ -8,7 +8,7 @@ import time
 from pincer_trace import paths
 from pincer_trace.errors import UserError
 from pincer_trace.ledger.read import DECISIONS, UNKNOWN, decisions, raw, read_records
-from pincer_trace.ledger.show import NATIVE, confirmed_by, votes
+from pincer_trace.ledger.show import NATIVE, confirmed_by, shown_as, votes
 from pincer_trace.profile import ALLOW, CONFIRM
 from pincer_trace.profile.show import explain
 from pincer_trace.review import words
@@ -51,6 +51,8 @@ _BY_CODE = {
         (codes.BAD_SHARE, codes.MISSING_SHARE, codes.DUPLICATE_SHARE, codes.NOT_BOUND, codes.REPLAY,
          codes.BAD_CONFIRM_TOKEN), _DEFECT,
     ),
+    codes.NO_VIEW: "read it yourself, outside of a run",
+    codes.SAVE_REFUSED: "change the file yourself, outside of a run; `pincer-trace log` tells of each save",
     codes.LEDGER_FULL: "make room where the session is kept, or choose another place with --session-dir",
     codes.SUPERVISOR_FAILURE: "PINCER_TRACE_DEBUG=1 has the next run write what failed to debug.log of its session",
 }  # fmt: skip
@@ -146,6 +148,8 @@ def explained(path: str, record: Record) -> list[Row]:
     rows.append(("done", _done(record)))
     if by := confirmed_by(record):
         rows.append(("answer", f"allowed by {by}"))
+    if shown := shown_as(record):
+        rows.append(("view", shown))
     if record.get("post"):
         rows.append(("after", _shown(record["post"])))
     return rows + _lift(path, record)

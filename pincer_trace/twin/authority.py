@@ -6,19 +6,20 @@ Whatever goes wrong on the way is a refusal (invariant 4).
 
 from __future__ import annotations
 
+import os
 import stat
 
 from pincer_trace.effects import READ
 from pincer_trace.gateway.request import Claim
 from pincer_trace.ledger import LedgerFull
 from pincer_trace.paths import display
-from pincer_trace.profile import ALLOW, CONFIRM, DENY, Decision
+from pincer_trace.profile import ALLOW, CONFIRM, DENY, VIEW, Decision, Facts
 from pincer_trace.profile.model import STRICTNESS
 from pincer_trace.twin import codes, native
 from pincer_trace.twin.artifact import INTENT, LEFT, RIGHT
 from pincer_trace.twin.confirmation import Asked
 from pincer_trace.twin.evaluator import Mismatch, NoVerdict
-from pincer_trace.twin.facts import Recording, told
+from pincer_trace.twin.facts import ALSO, Recording, told
 from pincer_trace.twin.introductions import Introductions
 from pincer_trace.twin.names import NameEvaluator
 from pincer_trace.twin.objects import ObjectEvaluator, repositories
@@ -27,7 +28,6 @@ from pincer_trace.twin.tokens import mint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Sequence
     from typing import NoReturn
 
@@ -189,13 +189,47 @@ class Authority:
         self._confirmation.about(effect, target, manner)
 
     def judge(self, task: Task, effect: str, target: Target, witness: Witness | None = None) -> Judgement:
-        """What the twin says, without a record."""
+        """What the twin says, without a record. Where it lets a view pass, what gives more wants a confirmation."""
+        judgement = self.judge_reading(task, effect, target, witness)
+        return judgement if judgement.verdict != VIEW else self.in_full(judgement)
+
+    def judge_reading(self, task: Task, effect: str, target: Target, witness: Witness | None = None) -> Judgement:
+        """The same for who can give a view: that may be the verdict. From then on the object is protected by itself."""
         self._judge_first()
         claim = Claim.of(effect, target)
         arrives, named = target.arrives, target.named
         left = self.left.judge(task, claim, arrives=arrives, named=named, marked=target.marked, lies=target.lies)
         right = self.right.judge(task, claim, target, witness)
-        return Judgement(claim, target, left, right, self.right.asked)
+        judgement = Judgement(claim, target, left, right, self.right.asked)
+        if judgement.verdict == VIEW:
+            self._aliases.note_secret(target, self._secret_name(judgement))
+        return judgement
+
+    def _secret_name(self, judgement: Judgement) -> bytes:
+        """By which of its names the object is read as a view."""
+        path = judgement.target.path
+        also = [os.fsencode(str(row[1])) for row in judgement.asked if row[0] == ALSO]
+        for name in (path, *also, *self._aliases.protected_places(path)):
+            if self._profile.judge(READ, name, Facts()).verdict == VIEW:
+                return name
+        return path
+
+    def secret_name(self, target: Target) -> bytes:
+        """The protected name of what is read as a view."""
+        return self._aliases.secret_name(target) or target.path
+
+    def in_full(self, judgement: Judgement) -> Judgement:
+        """The judgement on what a view would not do for: another name, or the content itself."""
+        claim, left, right = judgement.claim, judgement.left, judgement.right
+        if left.verdict == VIEW:
+            left = self.left.tighten(claim, _confirmed(left))
+        if right.verdict == VIEW:
+            right = self.right.tighten(claim, _confirmed(right))
+        return Judgement(claim, judgement.target, left, right, judgement.asked)
+
+    def reveals(self, arriving: Target) -> bool:
+        """Whether what is read as a view could be read in full once it lies there, in this run or in another one."""
+        return self._profile.judge(READ, arriving.path, Facts()).verdict == ALLOW or self.lies_in_own(arriving)
 
     def lets_read(self, path: bytes, pin: int, found: os.stat_result) -> Decision | None:
         """As `judge` of a plain read that both evaluators allow without a question; None where one has any."""
@@ -224,6 +258,8 @@ class Authority:
         if decision.verdict == ALLOW or decision.rule is None or not decision.rule.tier:
             return None
         self._aliases.note_link(target.path, link.path, target.found)
+        if decision.verdict == VIEW:
+            self._aliases.note_secret(reached, link.path)
         by_link = Decision(decision.verdict, decision.rule, f"it is also {display(link.path, 200)}: {decision.reason}")
         return Judgement(Claim.of(effect, target), target, by_link, by_link, facts.rows)
 
@@ -260,6 +296,10 @@ class Authority:
         """Whether the rules allow `effect` there whatever the facts: what has one name then needs no judgement."""
         decision = self._profile.settled(effect, path)
         return decision is not None and decision.verdict == ALLOW and not self._aliases.protected_places(path)
+
+    def shows(self, path: bytes, found: os.stat_result) -> bool:
+        """Whether by this name, and by what is known of the object, it may be read in full."""
+        return self.passes(READ, path) and not self._aliases.is_secret(found)
 
     def is_closed_below(self, directory: bytes) -> bool:
         """Whether this session can have put nothing into `directory`, or below it."""
@@ -420,6 +460,10 @@ class Authority:
             self._ledger.failure(where, failure, pid=pid)
         except LedgerFull:
             pass  # it is refused all the same
+
+
+def _confirmed(decision: Decision) -> Decision:
+    return Decision(CONFIRM, decision.rule, f"{decision.reason}, and it is read as a view only")
 
 
 def _nobody(_number: int, _effect: str, _path: bytes, _reason: str) -> None:

@@ -20,6 +20,8 @@ STALE = "STALE"
 REPLAY = "REPLAY"
 BAD_CONFIRM_TOKEN = "BAD_CONFIRM_TOKEN"  # noqa: S105 - a word, not a token
 OBJECT_CHANGED = "OBJECT_CHANGED"  # it is not there any more, or another one is
+NO_VIEW = "NO_VIEW"  # it is read as a view, and none can be given of it
+SAVE_REFUSED = "SAVE_REFUSED"  # what was saved in the place of a view is not what the file can become
 LEDGER_FULL = "LEDGER_FULL"
 SUPERVISOR_FAILURE = "SUPERVISOR_FAILURE"
 

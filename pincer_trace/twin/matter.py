@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+_VERDICTS = (ALLOW, CONFIRM, DENY)
 NAME = 300  # bytes of a name at hand that are shown
 RECENT_NAME = 80
 REASON = 200  # characters of the model's reason that are kept
@@ -65,7 +66,7 @@ SCHEMA: dict[str, object] = {
     "type": "object",
     "properties": {
         "reason": {"type": "string", "description": "one sentence of at most 150 characters"},
-        "verdict": {"type": "string", "enum": [ALLOW, CONFIRM, DENY]},
+        "verdict": {"type": "string", "enum": list(_VERDICTS)},
     },
     "required": ["reason", "verdict"],
     "additionalProperties": False,
@@ -121,7 +122,7 @@ class Opinion:
     __slots__ = ("answered", "reason", "verdict")
 
     def __init__(self, verdict: str, reason: str, *, answered: bool = False) -> None:
-        if verdict not in STRICTNESS:
+        if verdict not in _VERDICTS:
             raise ValueError("no verdict")
         self.verdict = verdict
         self.reason = reason
@@ -167,7 +168,7 @@ def parse(answer: str) -> Opinion:
     if not isinstance(given, dict) or set(given) != {"verdict", "reason"}:
         raise Malformed("it has not exactly a verdict and a reason")
     verdict, reason = given["verdict"], given["reason"]
-    if not isinstance(verdict, str) or verdict not in STRICTNESS:
+    if not isinstance(verdict, str) or verdict not in _VERDICTS:
         raise Malformed("its verdict is none of allow, confirm, deny")
     if not isinstance(reason, str) or not reason.strip():
         raise Malformed("it has no reason")

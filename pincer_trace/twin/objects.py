@@ -222,6 +222,8 @@ class ObjectEvaluator(Evaluator):
         seen = os.fstat(pin)
         if not _is_same(seen, found) or (seen.st_nlink > 1 and stat.S_ISREG(seen.st_mode)):
             return None  # of a file with several names each may be protected
+        if self._aliases.is_secret(seen):
+            return None
         return self.lets_read(path)
 
     def held(self, claim: Claim, target: Target) -> Decision:
@@ -282,6 +284,10 @@ class ObjectEvaluator(Evaluator):
                     CONFIRM, None, "it has other names, and those of the protected files cannot be looked up"
                 )
             decision = self._stricter(task, decision, effect, name, target, witness)
+        if found is not None and self._aliases.is_secret(found):
+            name = self._aliases.secret_name(target)
+            if name != path:
+                decision = self._stricter(task, decision, effect, name, target, witness)
         places = self._aliases.protected_places(path)
         for place in places:
             decision = self._stricter(task, decision, effect, place, target, witness)

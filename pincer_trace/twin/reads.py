@@ -13,7 +13,7 @@ import threading
 import time
 
 from pincer_trace.effects import READ
-from pincer_trace.profile import ALLOW
+from pincer_trace.profile import ALLOW, VIEW
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,9 +87,24 @@ class Reads:
         self._fast = self.files.fast = fast
 
     def admit(self, task: Task, target: Target, found: os.stat_result) -> Entry:
-        """Judge a read that `hot` does not know. Raises Denied (recorded), Asked, LedgerFull."""
+        """Judge a read that `hot` does not know, of what no view can be given. Raises Denied (recorded), Asked,
+        LedgerFull.
+        """
         target.needs = os.R_OK
-        judgement = self._authority.demand(task, READ, target)
+        return self.settle(task, target, found, self._authority.judge(task, READ, target))
+
+    def judge(self, task: Task, target: Target) -> Judgement:
+        """The judgement on such a read, for who can give a view."""
+        target.needs = os.R_OK
+        return self._authority.judge_reading(task, READ, target)
+
+    def settle(self, task: Task, target: Target, found: os.stat_result, judgement: Judgement) -> Entry:
+        """The entry of a read that was judged so. Raises as `admit`."""
+        if judgement.verdict == VIEW and stat.S_ISDIR(found.st_mode):
+            return self._note(task, target.path, found, judgement)  # names are no content
+        if judgement.verdict == VIEW:
+            judgement = self._authority.in_full(judgement)
+        self._authority.insist(task, READ, target, judgement)
         if judgement.verdict == ALLOW:
             return self._note(task, target.path, found, judgement)
         self.perform(task, target, judgement)

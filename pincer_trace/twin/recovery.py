@@ -73,6 +73,14 @@ TEMPLATES = {
     codes.REQUEST_CHANGED: ("what would be done is not what was decided on", _LEAVE, _FAULT),
     codes.REPLAY: ("the decision was used already", _LEAVE, _FAULT),
     codes.BAD_CONFIRM_TOKEN: ("the confirmation is not one for this", _LEAVE, _FAULT),
+    codes.NO_VIEW: (
+        "its secrets are shown as handles only, and no such view of it can be given now",
+        "Go on without its content, and say in your answer what is left undone.", _LOOK,
+    ),
+    codes.SAVE_REFUSED: (
+        "what was written does not fit the view that the file was read as, and the file is as it was before",
+        "Read the file again, keep each handle as it is and where it is, and save it once more.", _LOOK,
+    ),
     codes.LEDGER_FULL: (
         "the log cannot be written, and nothing is done without a record",
         "Stop changing things: every change is refused until then. Say so in your answer.",

@@ -321,10 +321,21 @@ class ToldProvenance(Provenance):
 class ToldAliases(Aliases):
     """The same of the other names of protected files."""
 
-    def __init__(self, profile: Profile, link: Link) -> None:
+    def __init__(self, profile: Profile, link: Link, names: int) -> None:
         super().__init__(profile)
         self._other = link
+        self._names = names
 
     def note_link(self, real: bytes, name: bytes, found: os.stat_result) -> None:
         super().note_link(real, name, found)
         self._other.tell("note_link", [text(real), text(name), found.st_dev, found.st_ino])
+
+    def note_secret(self, target: Target, name: bytes) -> bool:
+        new, found = super().note_secret(target, name), target.found
+        if new and found is not None:
+            with Pins(self._names) as pins:
+                object_ = found.st_dev, found.st_ino, found.st_mode
+                moved = target.moved and (pins.add(target.moved[0]), text(target.moved[1]))
+                place = pins.add(target.descriptor), pins.add(target.parent), text(target.name), moved
+                self._other.tell("note_secret", [text(name), *object_, *place], pins.descriptors)
+        return new

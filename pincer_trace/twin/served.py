@@ -84,6 +84,7 @@ class Served:
             "keep": lambda a, pins: provenance.keep(pins[a[0]], raw(a[1])),
             "forget": lambda a, _: provenance.forget(_found(*a)),
             "vacate": lambda a, _: provenance.vacate(raw(a[0])),
+            "note_secret": self._note_secret,
             "note_link": lambda a, _: aliases.note_link(raw(a[0]), raw(a[1]), _found(a[2], a[3])),
         }
 
@@ -233,6 +234,14 @@ class Served:
             os.close(witness.source)
             os.close(witness.goal)
         return []
+
+    def _note_secret(self, a: Message, pins: list[int]) -> None:
+        secret, device, inode, mode, descriptor, parent, name, moved = a
+        target = Target(b"", parent=_pin(pins, parent), name=raw(name), descriptor=_pin(pins, descriptor))
+        target.found = _found(device, inode, mode)
+        if moved is not None:
+            target.moved = pins[moved[0]], raw(moved[1])
+        self._aliases.note_secret(target, raw(secret))
 
     def _tighten(self, a: Message, _pins: list[int]) -> None:
         call, number, verdict = a

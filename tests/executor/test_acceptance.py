@@ -6,7 +6,7 @@ import pytest
 from executor.desks import START, Desk, alter, altered, cast, flip, put, rejected, request
 
 from pincer_trace.executor.acceptance import WINDOW, Rejected
-from pincer_trace.profile import ALLOW, CONFIRM, DENY
+from pincer_trace.profile import ALLOW, CONFIRM, DENY, VIEW
 from pincer_trace.twin import codes
 from pincer_trace.twin.artifact import LEFT, RIGHT, Keys, action_id
 
@@ -162,6 +162,18 @@ def test_controls(control):
     desk = Desk()
     control(desk)
     assert desk.accept().action == desk.action
+
+
+@pytest.mark.parametrize("verdicts", [(ALLOW, VIEW), (VIEW, VIEW), (VIEW, ALLOW)])
+def test_where_a_vote_lets_a_view_pass_nothing_else_does(verdicts):
+    desk = Desk(verdicts)
+    assert rejected(desk) == codes.POLICY_DENY
+    desk.acceptance.accept(desk.shares, desk.request, desk.now, gives=VIEW)
+    for stricter, code in ((CONFIRM, codes.BAD_CONFIRM_TOKEN), (DENY, codes.POLICY_DENY)):
+        desk = Desk((VIEW, stricter))
+        with pytest.raises(Rejected) as caught:
+            desk.acceptance.accept(desk.shares, desk.request, desk.now, gives=VIEW)
+        assert caught.value.code == code
 
 
 def test_a_second_action_is_another():

@@ -230,7 +230,7 @@ def boundary(make_bench, monkeypatch, work):
     seen: list[Submission] = []
     real = Acceptance.accept
 
-    def accept(self, shares, own, now, *, token=b"", objects=None):
+    def accept(self, shares, own, now, *, token=b"", objects=None, gives="allow"):
         submitted = Submission(bench, shares, own, now, token, seen[:])
         seen.append(Submission(bench, shares, own, now, token, []))
         if attacks:

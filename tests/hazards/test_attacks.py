@@ -193,10 +193,10 @@ def test_p28_a_removed_name_does_not_hide_a_secret(runner: support.Runner) -> No
         """
 pin = os.open(".env", os.O_PATH)
 os.unlink(".env")
-note("read", errno_of(os.open, f"/proc/self/fd/{pin}", os.O_RDONLY)); report()
+note("read", open(f"/proc/self/fd/{pin}").read().split(":")[0].strip("# ")); report()
 """,
     )
-    assert found == {"read": 13}
+    assert found == {"read": "pincer"}
 
 
 def test_p85_a_configuration_with_a_second_name_is_not_judged(runner: support.Runner) -> None:

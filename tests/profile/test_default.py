@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from pincer_trace import effects
-from pincer_trace.profile import ALLOW, CONFIRM, DENY, Facts, Overlay, Places, gitconfig, load, places
+from pincer_trace.profile import ALLOW, CONFIRM, DENY, VIEW, Facts, Overlay, Places, gitconfig, load, places
 
 TIMES = frozenset({"utime"})
 ATTRIBUTES = frozenset({"chmod", "chown", "utime"})
@@ -574,11 +574,11 @@ def test_a_repository_of_the_tree_in_a_temporary_directory_has_hooks(house, cwd,
         assert house.judge(cwd, effect, f"{directory}/e/.git/hooks/pre-commit", Known(danger="a hook")) == CONFIRM
 
 
-def test_environment_files_are_asked_about(house, cwd):
-    for effect in ("read", "rename", "link"):
-        assert house.judge(cwd, effect, cwd / "a/.env") == CONFIRM
-        assert house.judge(cwd, effect, cwd / ".env.local") == CONFIRM
-        assert house.judge(cwd, effect, cwd / ".env.example") == ALLOW
+def test_environment_files_are_read_as_views(house, cwd):
+    for name in ("a/.env", ".env.local", ".env~", "b/.env.local~"):
+        assert house.judge(cwd, "read", cwd / name) == VIEW
+    for name in (".env.example", "a/.env.local.sample"):
+        assert house.judge(cwd, "read", cwd / name) == ALLOW
     assert house.judge(cwd, "read", cwd / ".env", Known(created=[cwd / ".env"])) == ALLOW
     assert house.judge(cwd, "read", cwd / ".envoy") == ALLOW
 

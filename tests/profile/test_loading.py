@@ -28,7 +28,7 @@ PASS = '[[pass_env]]\nnames = ["X"]\nreason = "because"\n'
         (
             RULE.replace('"allow"', '"alow"'),
             4,
-            "rule 1: key 'verdict': 'alow' is none of allow, confirm, deny",
+            "rule 1: key 'verdict': 'alow' is none of allow, view, confirm, deny",
         ),
         (RULE + RULE.replace('reason = "because"\n', ""), 6, "rule 2: key 'reason' is missing"),
         (RULE.replace('"because"', "3"), 5, "rule 1: key 'reason': expected str, got int"),
@@ -47,6 +47,12 @@ PASS = '[[pass_env]]\nnames = ["X"]\nreason = "because"\n'
         (RULE + 'when = "own-above"\n', 6, "key 'when': 'own-above' needs a component after '**'"),
         (RULE.replace('"allow"', '"deny"') + 'when = "own"\n', 6, "key 'when': only with verdict 'allow'"),
         (RULE.replace('"allow"', '"deny"') + 'when = "git-inert"\n', 6, "key 'when': only with verdict 'allow'"),
+        (
+            RULE.replace('"allow"', '"view"').replace('["read"]', '["read", "link"]'),
+            4,
+            "key 'verdict': 'view' is about reading",
+        ),
+        (RULE.replace('"allow"', '"view"') + 'exe = ["/x"]\n', 6, "key 'exe': not with verdict 'view'"),
         (RULE + 'when = "git-active"\n', 6, "key 'when': not with verdict 'allow'"),
         (
             "# [[rule]]\ndescription = '''\n[[rule]]\n'''\n" + RULE + "x = 1\n",

@@ -42,7 +42,7 @@ class Pair:
         self.link = connect(ours, ROOT, patience=5)
         names = bench.resolver.names
         self.provenance = ToldProvenance(self.link, names)
-        self.aliases = ToldAliases(bench.profile, self.link)
+        self.aliases = ToldAliases(bench.profile, self.link, bench.resolver.names)
         rules = repositories(bench.profile)
         self.local = ObjectEvaluator(
             bench.profile, Keys(ROOT), self.provenance, self.aliases, rules, bench.resolver.path_of

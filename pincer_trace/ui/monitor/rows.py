@@ -136,12 +136,12 @@ def _times(row: Row) -> str:
 
 
 def _votes(row: Row) -> str:
-    """What both evaluators said, a letter each: allow, confirm, deny."""
+    """What both evaluators said, a letter each: allow, view, confirm, deny."""
     said = {"left": "-", "right": "-"}
     votes = row.record.get("votes")
     for vote in votes if isinstance(votes, list) else ():
         match vote:
-            case {"by": "left" | "right" as by, "verdict": "allow" | "confirm" | "deny" as verdict}:
+            case {"by": "left" | "right" as by, "verdict": "allow" | "view" | "confirm" | "deny" as verdict}:
                 said[by] = verdict[0].upper()
     return f"{said['left']} {said['right']}" if "-" not in said.values() else ""
 
