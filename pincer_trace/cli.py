@@ -13,6 +13,7 @@ from pincer_trace import __version__, effects, paths
 from pincer_trace import options as table
 from pincer_trace.errors import UserError
 from pincer_trace.review.commands import COMMANDS as REVIEWS
+from pincer_trace.review.profiles import COMMANDS as PROFILES
 from pincer_trace.ui import arguments
 from pincer_trace.ui.commands import COMMANDS as ANSWERS
 
@@ -377,9 +378,9 @@ def hook(agent: str) -> int:
 @main.group("profile", invoke_without_command=True)
 @click.pass_context
 def profiles(ctx: click.Context) -> None:
-    """List, show and check profiles."""
+    """List, show, check, compare and learn profiles."""
     if ctx.invoked_subcommand is None:
-        raise click.UsageError(f"no subcommand: {NAME} profile list, show or check", ctx)
+        raise click.UsageError(f"no subcommand: {NAME} profile list, show, check, diff or learn", ctx)
 
 
 @profiles.command("list")
@@ -406,22 +407,8 @@ def profile_show(name: str, command: str | None) -> None:
     print(describe(load(name, places_for(command))), end="")
 
 
-@profiles.command("check")
-@click.argument("name", metavar="NAME|FILE")
-def profile_check(name: str) -> None:
-    """Check a profile; a mistake is told by file, line and key."""
-    from pincer_trace.profile import load
-    from pincer_trace.profile.show import count_rules, doubts
-
-    places = places_for()
-    loaded = load(name, places)
-    files = ", ".join(paths.display(file) for file in loaded.paths)
-    number = count_rules(name, places)
-    print(f"{files}: fine, {paths.counted(number, 'rule')}, digest {loaded.digest.hex()[:16]}")
-    for doubt in doubts(loaded):
-        print(f"but {doubt}")
-
-
+for _command in PROFILES:
+    profiles.add_command(_command)
 for _command in (*REVIEWS, *ANSWERS):
     main.add_command(_command)
 

@@ -98,28 +98,31 @@ def _rule_text(effect: str, path: bytes, *, protection: bool) -> str:
 
 
 def rule_text(names: Sequence[str], pattern: bytes, *, protection: bool) -> str:
-    """A rule for just these effects and this pattern, as TOML. For bytes that TOML cannot hold, those of a pattern that
-    is not UTF-8, it gets "any but ASCII": no ordinary name fits.
-    """
-    text = "".join(_FOREIGN if "\udc80" <= c <= "\udcff" else c for c in pattern.decode("utf-8", "surrogateescape"))
-    quoted = "".join(
-        "\\" + c
-        if c in '"\\'
-        else c
-        if c.isprintable()
-        else f"\\u{ord(c):04x}"
-        if ord(c) < 0x10000
-        else f"\\U{ord(c):08x}"
-        for c in text
-    )
+    """A rule for just these effects and this pattern, as TOML."""
     lines = ["[[rule]]", *(["protection = true"] if protection else [])]
     lines += [
         "effects = [" + ", ".join(f'"{name}"' for name in names) + "]",
-        f'paths = ["{quoted}"]',
+        f"paths = [{quoted(pattern)}]",
         'verdict = "allow"',
         'reason = "I allow it"',
     ]
     return "\n".join(lines) + "\n"
+
+
+def quoted(pattern: bytes) -> str:
+    """A pattern as a string of TOML, on one line whatever is in it. For bytes that TOML cannot hold, those of a pattern
+    that is not UTF-8, it gets "any but ASCII": no ordinary name fits.
+    """
+    text = "".join(_FOREIGN if "\udc80" <= c <= "\udcff" else c for c in pattern.decode("utf-8", "surrogateescape"))
+    return '"' + "".join(map(_in_string, text)) + '"'
+
+
+def _in_string(c: str) -> str:
+    if c in '"\\':
+        return "\\" + c
+    if c.isprintable():
+        return c
+    return f"\\u{ord(c):04x}" if ord(c) < 0x10000 else f"\\U{ord(c):08x}"
 
 
 def count_rules(name: str, places: Places) -> int:
@@ -181,7 +184,7 @@ def describe(profile: Profile) -> str:
             out += ["", f"# {_LAYERS[tier]}"]
         verdict = "lift" if tier == PROTECTION and rule.verdict == ALLOW else rule.verdict
         condition = "".join((f" when {rule.when}" if rule.when else "", " by some executables" if rule.exe else ""))
-        this = f"{verdict:7} {_effects(rule.effects)}{condition}: {rule.reason}"
+        this = f"{verdict:7} {effects_of(rule.effects)}{condition}: {rule.reason}"
         if this != head:
             out.append(this)
             head = this
@@ -190,7 +193,8 @@ def describe(profile: Profile) -> str:
     return "\n".join(out) + "\n"
 
 
-def _effects(names: frozenset[str]) -> str:
+def effects_of(names: frozenset[str]) -> str:
+    """Effects in words, groups for their members."""
     rest = set(names)
     shown = []
     for group in ("any", "change"):

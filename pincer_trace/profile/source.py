@@ -54,10 +54,11 @@ class SettingsTable(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ProfileFile(msgspec.Struct, forbid_unknown_fields=True):
-    """A whole file."""
+    """A whole file. `extends` takes all rules and settings of another profile; `protections` its protections alone."""
 
     description: str = ""
     extends: str | None = None
+    protections: str | None = None
     settings: SettingsTable = msgspec.field(default_factory=SettingsTable)
     rule: list[RuleTable] = []
     pass_env: list[PassEnvTable] = []
@@ -68,39 +69,61 @@ _STRUCTS = {"rule": RuleTable, "pass_env": PassEnvTable, "settings": SettingsTab
 
 def compile_profile(path: str, content: bytes, places: Places) -> Compiled:
     """A file and those it extends, as rows: the extended ones first. Errors: `UserError`."""
-    chain: list[tuple[str, ProfileFile, Lines]] = []
-    dependencies: list[tuple[str, str, bytes]] = []
-    seen = {os.path.realpath(path)}
-    while True:
-        parsed, lines = _parse(path, content)
-        chain.append((path, parsed, lines))
-        if parsed.extends is None:
-            break
-        where = f"{loading.label(path)}:{lines.of_key('extends')}"
-        try:
-            following = loading.find(parsed.extends, places, path)
-            content = loading.read(following)
-        except UserError as error:
-            raise UserError(f"{where}: key 'extends': {error}") from None
-        real = os.path.realpath(following)
-        if real in seen:
-            raise UserError(f"{where}: key 'extends': a circle, {loading.label(following)} is already being read")
-        seen.add(real)
-        dependencies.append((parsed.extends, path, hashlib.sha256(content).digest()))
-        path = following
+    reading = _Reading(places)
+    reading.read(path, content, ())
     usual = model.Settings()
     floor, hold, udp = usual.floor, usual.hold, usual.udp
-    rows: list[Row] = []
-    passed: list[Passed] = []
-    for file, parsed, lines in reversed(chain):
-        floor = parsed.settings.floor or floor
-        hold = parsed.settings.hold or hold
-        udp = parsed.settings.udp or udp
-        rows += [_row(file, lines, index, rule) for index, rule in enumerate(parsed.rule)]
-        passed += [_passed(file, lines, index, table) for index, table in enumerate(parsed.pass_env)]
-    settings = (floor, hold, udp, tuple(passed))
-    description = next((parsed.description for _, parsed, _ in chain if parsed.description), "")
-    return description, settings, rows, dependencies, loading.digest_of_rows(settings, rows)
+    for table in reading.settings:
+        floor = table.floor or floor
+        hold = table.hold or hold
+        udp = table.udp or udp
+    settings = (floor, hold, udp, tuple(reading.passed))
+    digest = loading.digest_of_rows(settings, reading.rows)
+    return reading.description, settings, reading.rows, reading.dependencies, digest
+
+
+class _Reading:
+    """What a file and those that it names say, the named ones first."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self.description = ""
+        self.settings: list[SettingsTable] = []
+        self.rows: list[Row] = []
+        self.passed: list[Passed] = []
+        self.dependencies: list[tuple[str, str, bytes]] = []
+
+    def read(self, path: str, content: bytes, above: tuple[str, ...]) -> None:
+        """Add a file. `above` are the real paths of those that led to it."""
+        parsed, lines = _parse(path, content)
+        above = (*above, os.path.realpath(path))
+        for key, value in (("extends", parsed.extends), ("protections", parsed.protections)):
+            if value is None:
+                continue
+            following, text = self._follow(path, key, value, lines, above)
+            if key == "extends":
+                self.read(following, text, above)
+                continue
+            other = _Reading(self._places)
+            other.read(following, text, above)
+            self.dependencies += other.dependencies
+            self.rows += [row for row in other.rows if row[-1]]
+        self.description = parsed.description or self.description
+        self.settings.append(parsed.settings)
+        self.rows += [_row(path, lines, index, rule) for index, rule in enumerate(parsed.rule)]
+        self.passed += [_passed(path, lines, index, table) for index, table in enumerate(parsed.pass_env)]
+
+    def _follow(self, path: str, key: str, value: str, lines: Lines, above: tuple[str, ...]) -> tuple[str, bytes]:
+        where = f"{loading.label(path)}:{lines.of_key(key)}"
+        try:
+            following = loading.find(value, self._places, path)
+            content = loading.read(following)
+        except UserError as error:
+            raise UserError(f"{where}: key '{key}': {error}") from None
+        if os.path.realpath(following) in above:
+            raise UserError(f"{where}: key '{key}': a circle, {loading.label(following)} is already being read")
+        self.dependencies.append((value, path, hashlib.sha256(content).digest()))
+        return following, content
 
 
 def _parse(path: str, content: bytes) -> tuple[ProfileFile, Lines]:

@@ -32,7 +32,7 @@ class Past:
         try:
             self.name, self._compiled = _text(told["profile"]), _text(told["compiled"] or "") or None
             self._options = {name: [_text(each) for each in told[name]] for name in _OPTIONS}
-            self._places = Places(**{name: _restored(name, told["places"][name]) for name in Places.__slots__})
+            self.places = Places(**{name: _restored(name, told["places"][name]) for name in Places.__slots__})
         except (KeyError, TypeError, AttributeError):
             raise UserError(
                 f"session {paths.display(self.id)} does not tell where it ran and with which options: an older version "
@@ -46,8 +46,15 @@ class Past:
         directory. Errors: `UserError`.
         """
         overlay = Overlay(**{option: [*self._options[option], *_absolute(option, more)] for option in _OPTIONS})
-        named = self.name if name is None else os.path.abspath(os.path.expanduser(name)) if is_file(name) else name
-        return load(named, self._places, overlay=overlay, cache_directory=self._compiled, use_cache=False)
+        return self._load(self.name if name is None else name, overlay)
+
+    def alone(self, name: str) -> Profile:
+        """That profile, without the session's own options."""
+        return self._load(name, None)
+
+    def _load(self, name: str, overlay: Overlay | None) -> Profile:
+        named = os.path.abspath(os.path.expanduser(name)) if is_file(name) else name
+        return load(named, self.places, overlay=overlay, cache_directory=self._compiled, use_cache=False)
 
     def is_own(self, profile: Profile) -> bool:
         """Whether it is, to the last rule, the one that the session was judged by."""

@@ -280,6 +280,31 @@ class Replay:
         return "".join(said)
 
 
+class Coverage(Replay):
+    """What a profile would not simply let pass of all that a session did, whoever or whatever let it then."""
+
+    def _add(self, record: Record, count: int) -> None:
+        self.decisions += count
+        if record["kind"] not in ("intent", "reads"):
+            self.left += count
+            return
+        now = self._judge.decide(record)
+        if now.high.verdict in {ALLOW, VIEW if verdict_then(record) == VIEW else ALLOW}:
+            self.same += count
+            return
+        group = Group(record, ALLOW, now)
+        group = (self.unknown if now.low.verdict == ALLOW else self.differ).setdefault(group.key, group)
+        group.count += count
+
+    def _words(self) -> str:
+        counts = self.summary()
+        said = [f"{paths.counted(counts['decisions'] - counts['left'], 'allowed decision')}: "]
+        said.append(f"{counts['differ']} would be refused or asked about" if counts["differ"] else "all would pass")
+        if counts["unknown"]:
+            said.append(f", {counts['unknown']} cannot be told")
+        return "".join(said)
+
+
 def _in_full(record: Record, decision: Decision) -> Decision:
     """The decision, where a view would not have done for what was asked: then that wants a confirmation."""
     if decision.verdict != VIEW or (record["effect"] == READ and verdict_then(record) != CONFIRM):

@@ -85,7 +85,11 @@ LAYERS = "'landlock', 'landlock-truncate', 'landlock-net', 'landlock-scope', 'wa
         (["log", "a", "b"], 125, None),
         (["log", "nothing"], 125, None),
         (["sessions", "x"], 125, None),
-        (["profile"], 125, "no subcommand: pincer-trace profile list, show or check; see pincer-trace profile --help"),
+        (
+            ["profile"],
+            125,
+            "no subcommand: pincer-trace profile list, show, check, diff or learn; see pincer-trace profile --help",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )

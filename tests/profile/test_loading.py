@@ -77,6 +77,8 @@ PASS = '[[pass_env]]\nnames = ["X"]\nreason = "because"\n'
         ("# ok\n# \udcff\n", 2, "not UTF-8"),
         ('description = "d"\nextends = "nobody"\n', 2, "key 'extends': no profile is named 'nobody'"),
         ('extends = "./p.toml"\n', 1, "key 'extends': a circle"),
+        ('protections = "nobody"\n', 1, "key 'protections': no profile is named 'nobody'"),
+        ('\nprotections = "./p.toml"\n', 2, "key 'protections': a circle"),
     ],
 )
 def test_an_error_names_file_line_and_key(places, write, text, line, words):
@@ -138,6 +140,25 @@ def test_later_files_win_and_circles_over_two_files_are_found(places, write):
     write('extends = "./top.toml"\n', "base.toml")
     with pytest.raises(UserError, match="a circle"):
         load(top, places)
+
+
+def test_protections_of_another_profile_come_without_its_grants(places, write):
+    """Also those that it extends; settings stay behind, and a change of that file is noticed."""
+    guard = RULE.replace("allow", "deny").replace("/a/**", "/a/b/**") + "protection = true\n"
+    write(guard, "first.toml")
+    write('extends = "./first.toml"\n[settings]\nhold = 7\n' + RULE.replace("/a/**", "/c/**"), "base.toml")
+    top = write('protections = "./base.toml"\n' + RULE, "top.toml")
+    profile = load(top, places)
+    verdicts = [profile.judge("read", path, Facts()).verdict for path in (b"/a/x", b"/a/b", b"/c/x")]
+    assert verdicts == [ALLOW, DENY, DENY]
+    assert profile.judge("read", b"/c/x", Facts()).rule is None
+    assert profile.settings.hold == 30
+    assert [os.path.basename(path) for path in profile.paths] == ["top.toml", "base.toml", "first.toml"]
+    cache = os.path.join(os.fsdecode(places.home), "cache")
+    before = load(top, places, cache_directory=cache).digest
+    assert load(top, places, cache_directory=cache).digest == before
+    write("", "first.toml")
+    assert load(top, places, cache_directory=cache).judge("read", b"/a/b", Facts()).verdict == ALLOW
 
 
 def test_the_users_own_profile_of_a_shipped_name_may_extend_it(places):
