@@ -261,7 +261,7 @@ class Engine:
         respond = self._listener.respond
         get, begin = self._tasks.get, self._authority.begin
         handlers = self._handlers
-        identity, verified, resolver = self._identity, self._tasks.verified, self._resolver
+        identity, started, resolver = self._identity, self._tasks.starts.settled, self._resolver
         hot_read, openat = self._hot_read, libc.NUMBER["openat"]
         while True:
             notification = None
@@ -281,7 +281,7 @@ class Engine:
                 task = get(tid, number)
                 resolver.steps = STEPS
                 begin(number)
-                if verified:
+                if started:
                     self._tell_started()
                 if identity.changed:
                     identity.assume(identity.credentials(task))
@@ -308,7 +308,8 @@ class Engine:
                 self._record(tid, call, b"", str(unreadable))
                 respond(number, error=errno.EACCES)
             except Impostor as impostor:
-                _kill(tid, signal.SIGKILL)
+                identity.assume(None)
+                identity.with_all(lambda: _kill(tid, signal.SIGKILL))  # noqa: B023 - done at once
                 self._tell_started()
                 self._record(tid, libc.NUMBER["execve"], impostor.path, str(impostor))
                 respond(number, error=errno.EACCES)
@@ -354,9 +355,19 @@ class Engine:
 
     def _tell_started(self) -> None:
         """Write the outcomes of the programs whose first call has come."""
-        for sequence, right in self._tasks.verified:
-            self._session.ledger.outcome(sequence, 0 if right else errno.EACCES)
-        self._tasks.verified.clear()
+        for settled in self._tasks.starts.settled:
+            self._session.ledger.outcome(*settled)
+        self._tasks.starts.settled.clear()
+
+    def _look_at_started(self) -> None:
+        """The same, from another thread, of those that make no call; end what is not the program that was judged."""
+        settled, impostors = self._tasks.starts.overdue()
+        for process, pid, path in impostors:
+            self._identity.with_all(lambda: signal.pidfd_send_signal(process, signal.SIGKILL))  # noqa: B023 - at once
+            os.close(process)
+            self._record(pid, libc.NUMBER["execve"], path, str(Impostor(path)))
+        for each in settled:
+            self._session.ledger.outcome(*each)
 
     def _record(self, tid: int, call: int, path: bytes, reason: str) -> None:
         """A refusal before there was a request to judge."""
@@ -464,6 +475,7 @@ class Engine:
             placement.settle()
             try:
                 self._reads.flush()
+                self._look_at_started()
                 ledger.sign()
                 self._denials.flush()
                 if not told:
@@ -514,9 +526,8 @@ class Engine:
         self._reaped.wait(1.0)  # the reaper may still be about to hear of the worker's end
         self._ended.set()
         flusher.join(_PATIENCE)  # it writes session.json too, and must not do so after the end is told there
+        self._tasks.starts.finish()
         self._tell_started()
-        for sequence in self._tasks.unverified():  # ended without a call that we would have seen
-            self._session.ledger.outcome(sequence, 0, "not verified")
         self._staged.finish()
         try:
             self._reads.finish()

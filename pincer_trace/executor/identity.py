@@ -83,6 +83,14 @@ class Identity:
         if self.privileged:
             libc.set_capabilities(self._permitted, self._permitted, 0)
 
+    def with_all(self, act: Callable[[], None]) -> None:
+        """`act` with them, on a thread that acts by our own ids: to end a process of other ids. Raises OSError."""
+        self.regain()
+        try:
+            act()
+        finally:
+            self.limit()
+
     def note_change(self, task: Task) -> None:
         """A worker is about to change its ids or capabilities."""
         task.credentials = None

@@ -31,7 +31,8 @@ _VERIFIED_AFTER = Continue(Continue.VERIFIED_AFTER)  # a label: what runs has no
 _PRIO_USER, _IOPRIO_WHO_USER, _IOPRIO_WHO_PGRP, _PRIO_PGRP = 2, 3, 2, 1
 _IMAGE = struct.Struct(">QQ")
 _MAX_SCRIPTS = 5  # scripts whose interpreter is a script: the kernel's own bound
-_MACHINE = {"x86_64": b"\x3e\x00", "aarch64": b"\xb7\x00"}[table.machine()]  # e_machine. elf(5)
+# e_machine of what the kernel starts as it is, 32-bit programs too. elf(5)
+_MACHINES = {"x86_64": (b"\x3e\x00", b"\x03\x00"), "aarch64": (b"\xb7\x00", b"\x28\x00")}[table.machine()]
 _NEW_IDENTITY = {  # call: how many ids it takes
     "setuid": 1, "setgid": 1, "setreuid": 2, "setregid": 2, "setresuid": 3, "setresgid": 3,
     "setfsuid": 1, "setfsgid": 1,
@@ -93,14 +94,15 @@ class Process:
             judged = [decision, *self._judge_content(task, target, found, head or b"")]
             now = os.stat(f"/proc/{task.tid}/exe")
             old = (now.st_dev, now.st_ino)
-            images = self._images(task, found, head or b"", old)
+            goal = self._goal(task, found, head or b"")
             leader = task.tgid  # asked before the record: the task may be dead
-            started = b"".join(_IMAGE.pack(*image) for image in sorted(images or ()))
+            born = procfs.stat(leader).start
+            started = b"".join(_IMAGE.pack(*image) for image in sorted(goal or ()))
             sequence = commit(c, task, EXEC, target, judged, flags=flags, arguments=(started,))
         finally:
             if pin >= 0:
                 os.close(pin)
-        c.tasks.executes(task.tid, leader, sequence, images, old)
+        c.tasks.executes(task.tid, leader, born, sequence, goal, old)
         return _VERIFIED_AFTER
 
     def _judge_content(self, task: Task, target: Target, found: os.stat_result, head: bytes) -> list[Judgement]:
@@ -116,33 +118,31 @@ class Process:
         reading = authority.judge_reading(task, READ, target)
         return [authority.insist(task, READ, target, authority.in_full(reading))] if reading.verdict == VIEW else []
 
-    def _images(
-        self, task: Task, found: os.stat_result, head: bytes, old: tuple[int, int]
-    ) -> frozenset[tuple[int, int]] | None:
-        """The files of which one must be running afterwards; None where the kernel may start another by its own rules.
+    def _goal(self, task: Task, found: os.stat_result, head: bytes) -> frozenset[tuple[int, int]] | None:
+        """The files of which one must be running afterwards: of a script its interpreter, or that of the interpreter.
 
-        A script starts its interpreter; a call that fails leaves what runs now.
+        None where the kernel may start another by rules that cannot be seen from here.
         """
-        images = {old, (found.st_dev, found.st_ino)}
+        image = (found.st_dev, found.st_ino)
         for _ in range(_MAX_SCRIPTS):
-            if head[:4] == b"\x7fELF" and head[18:20] == _MACHINE:
-                return frozenset(images)
-            if head[:2] != b"#!":
-                return None
-            words = head[2:].split(b"\n")[0].split()
-            if not words:
-                return None
+            if head[:4] == b"\x7fELF" and head[18:20] in _MACHINES:
+                return frozenset((image,))
+            words = head[2:].split(b"\n")[0].split(b"\0")[0].replace(b"\t", b" ").split(b" ")
+            interpreter = next(filter(None, words), b"")
+            if head[:2] != b"#!" or not interpreter:
+                others = procfs.registered_formats()
+                return None if others is None else frozenset(others)
             try:
-                pin = self._c.resolver.pin(task, libc.AT_FDCWD, words[0])
+                pin = self._c.resolver.pin(task, libc.AT_FDCWD, interpreter)
             except (OSError, Forbidden):
-                return None  # the kernel will not find it either
+                return frozenset()  # the kernel will not find it either
             try:
                 found = os.fstat(pin)
                 head = _head(pin) or b""
             finally:
                 os.close(pin)
-            images.add((found.st_dev, found.st_ino))
-        return None
+            image = (found.st_dev, found.st_ino)
+        return frozenset()
 
     def _chdir(self, _identity: int, task: Task, _a: tuple[int, ...]) -> object:
         self._c.tasks.changes_directory(task)

@@ -11,6 +11,7 @@ import os
 import time
 
 from pincer_trace.gateway.request import subject
+from pincer_trace.gateway.starts import Starts
 from pincer_trace.kernel import libc, procfs
 from pincer_trace.kernel.notify import Gone
 
@@ -116,10 +117,7 @@ class Tasks:
             # No machine forks 10^5 times a second: a number cannot come round within this time (seconds).
             self._lifetime = min(1.0, int(limit_file.read()) / 100_000)
         self._sweep_at = 0.0
-        # (asking thread, its process, record, what may run, what ran when it asked)
-        self._started: list[tuple[int, int, int, frozenset[tuple[int, int]] | None, tuple[int, int]]] = []
-        self._awaited: set[int] = set()
-        self.verified: list[tuple[int, bool]] = []  # (sequence, whether the right one runs): outcomes to be written
+        self.starts = Starts()
 
     def attach(self, fast: FastPath) -> None:
         """From now on this fast path knows the tasks too."""
@@ -151,8 +149,8 @@ class Tasks:
                 executable = os.readlink(b"/proc/%d/exe" % tid)
             except OSError:
                 executable = b""
-            if tid in self._awaited:
-                self._verify(tid, executable)
+            if tid in self.starts.awaited and not self.starts.verify(tid):
+                raise Impostor(executable)
             if not self._listener.valid(identity):  # after the open, before any use: else another task's (P2)
                 raise Gone
         except BaseException:
@@ -165,7 +163,7 @@ class Tasks:
             number = self._executables[executable] = self._next_executable
             self._next_executable += 1
         # While an exec is on its way this memory can become another program's at any moment: for this call only (P94).
-        lifetime = 0.0 if tid in self._awaited else self._lifetime
+        lifetime = 0.0 if tid in self.starts.awaited else self._lifetime
         task = self._table[tid] = Task(tid, mem, executable, number, now + lifetime)
         if self._fast is not None:
             self._fast.task(tid, number, mem, task.expires)
@@ -185,10 +183,7 @@ class Tasks:
         while len(self._table) >= self._limit:
             self.drop(next(iter(self._table)))
         self._sweep_at = now + 1.0
-        if len(self._started) > 256:  # programs that ended without another call
-            ended = [entry for entry in self._started if not os.path.exists(f"/proc/{entry[1]}")]
-            self._started = [entry for entry in self._started if entry not in ended]
-            self.verified += [(entry[2], True) for entry in ended]
+        self.starts.sweep()
         if len(self.shared_cwd) + len(self._shared_umask) > 1024:
             living = {t for t in self.shared_cwd if t == _EVERYBODY or os.path.exists(f"/proc/{t}")}
             self.shared_cwd.intersection_update(living)
@@ -200,43 +195,23 @@ class Tasks:
             self.drop(tid)
 
     def executes(
-        self, tid: int, tgid: int, sequence: int, images: frozenset[tuple[int, int]] | None, old: tuple[int, int]
+        self,
+        tid: int,
+        tgid: int,
+        born: int,
+        sequence: int,
+        goal: frozenset[tuple[int, int]] | None,
+        old: tuple[int, int],
     ) -> None:
-        """Thread `tid` of `tgid` is about to run another program: its memory, and its leader's, will be another (P94).
+        """Thread `tid` of `tgid`, which began at `born`, is about to run another program (P94): its memory, and its
+        leader's, will be another.
 
-        `images` are the (device, inode) of which one must run then (None: cannot be told), `old` runs now;
-        `sequence` is its record.
+        `goal` are the (device, inode) of which one must run then (None: cannot be told), `old` runs now; `sequence` is
+        its record.
         """
         self.drop(tid)
         self.drop(tgid)
-        self._started.append((tid, tgid, sequence, images, old))
-        self._awaited.update((tid, tgid))
-
-    def _verify(self, tid: int, link: bytes) -> None:
-        """Compare what runs now with what was judged. Raises Impostor."""
-        rest = []
-        wrong = -1
-        for entry in self._started:
-            if tid not in (entry[0], entry[1]):
-                rest.append(entry)
-                continue
-            asking, tgid, _, images, old = entry
-            found = os.stat(b"/proc/%d/exe" % tid)
-            if (found.st_dev, found.st_ino) == old and tid != asking and os.path.exists(f"/proc/{tgid}/task/{asking}"):
-                rest.append(entry)  # another thread, while the one that asked has not got there yet
-                continue
-            right = images is None or (found.st_dev, found.st_ino) in images
-            self.verified.append((entry[2], right))
-            if not right:
-                wrong = entry[2]
-        self._started = rest
-        self._awaited = {number for entry in rest for number in entry[:2]}
-        if wrong >= 0:
-            raise Impostor(link)
-
-    def unverified(self) -> list[int]:
-        """The records of programs that never made a call after their start."""
-        return [entry[2] for entry in self._started]
+        self.starts.expect(tid, tgid, born, sequence, goal, old)
 
     # -- memory ----------------------------------------------------------------------------------------------
 

@@ -127,3 +127,33 @@ def _unescaped(text: bytes) -> bytes:
     for code in (b"040", b"011", b"012", b"134"):
         text = text.replace(b"\\" + code, bytes([int(code, 8)]))
     return text
+
+
+_FORMATS = "/proc/sys/fs/binfmt_misc"
+
+
+def registered_formats() -> set[tuple[int, int]] | None:
+    """(device, inode) of the programs that the kernel starts for files of other formats; None when it cannot be told.
+
+    An interpreter that was opened when it was registered (flag F) may be a file of another place.
+    """
+    try:
+        if read(f"{_FORMATS}/status").strip() != b"enabled":
+            return set()
+        entries = [read(f"{_FORMATS}/{name}") for name in os.listdir(_FORMATS) if name not in ("status", "register")]
+    except OSError:
+        return None  # not mounted here
+    found = set()
+    for entry in entries:
+        enabled, *lines = entry.split(b"\n")
+        fields = dict(line.partition(b" ")[::2] for line in lines)
+        if enabled != b"enabled":
+            continue
+        if b"F" in fields.get(b"flags:", b""):
+            return None
+        try:
+            interpreter = os.stat(fields[b"interpreter"])
+        except (OSError, KeyError):
+            continue
+        found.add((interpreter.st_dev, interpreter.st_ino))
+    return found

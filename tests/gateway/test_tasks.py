@@ -11,12 +11,14 @@ import signal
 import subprocess
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pincer_trace.gateway.tasks import Impostor, Tasks, Unreadable
+from pincer_trace.kernel import procfs
 from pincer_trace.kernel.notify import Gone
 
 PAGE = mmap.PAGESIZE
@@ -277,17 +279,45 @@ def test_p42_another_program_than_the_one_that_was_judged(bench):
         identity = bench.listener.notify("getpid", tid=child.pid).identity
         bench.listener._script.clear()
         task = bench.tasks.get(child.pid, identity)
-        found = os.stat(f"/proc/{child.pid}/exe")
-        bench.tasks.executes(task.tid, task.tgid, 7, frozenset({(found.st_dev, found.st_ino)}), (0, 0))
+        settled, image = bench.tasks.starts.settled, _image(child.pid)
+        bench.tasks.executes(task.tid, task.tgid, 0, 7, frozenset({image}), (0, 0))
         before = descriptors()
         task = bench.tasks.get(child.pid, identity)  # it runs what it should
-        assert bench.tasks.verified == [(7, True)]
-        bench.tasks.executes(task.tid, task.tgid, 8, frozenset({(1, 1)}), (0, 0))
-        assert bench.tasks.unverified() == [8]
+        assert settled == [(7, 0, "")]
+        bench.tasks.executes(task.tid, task.tgid, 0, 8, frozenset({(1, 1)}), image)
+        bench.tasks.get(child.pid, identity)  # the kernel did not start it
+        assert settled == [(7, 0, ""), (8, errno.ECANCELED, "")]
+        bench.tasks.executes(task.tid, task.tgid, 0, 9, frozenset({(1, 1)}), (0, 0))
         with pytest.raises(Impostor):
             bench.tasks.get(child.pid, identity)
-        assert bench.tasks.verified == [(7, True), (8, False)]
+        assert settled[2:] == [(9, errno.EACCES, "")]
         assert descriptors() <= before
+
+
+def test_p42_a_program_that_makes_no_call_is_looked_at(bench, monkeypatch):
+    """By another thread, after a while; what ran before may still be on its way, and a number may be another's."""
+    with another_process() as child:
+        starts, image, born = bench.tasks.starts, _image(child.pid), procfs.stat(child.pid).start
+        starts.expect(child.pid, child.pid, born, 1, frozenset({image}), (0, 0))
+        assert starts.overdue() == ([], []), "too early"
+        monkeypatch.setattr("pincer_trace.gateway.starts._PATIENCE", 0.0)
+        assert starts.overdue() == ([(1, 0, "")], []) and not starts.awaited
+        starts.expect(child.pid, child.pid, born, 2, frozenset({(1, 1)}), image)
+        assert starts.overdue() == ([], []) and starts.awaited == {child.pid}
+        starts.expect(child.pid, child.pid, born, 3, frozenset({(1, 1)}), (0, 0))
+        settled, [(process, pid, path)] = starts.overdue()
+        os.close(process)
+        assert (settled, pid, path) == ([(3, errno.EACCES, "")], child.pid, os.readlink(b"/proc/%d/exe" % child.pid))
+        starts.expect(child.pid, child.pid, born, 4, frozenset({(1, 1)}), (0, 0))
+        monkeypatch.setattr("pincer_trace.kernel.procfs.stat", lambda _: SimpleNamespace(start=born + 1))
+        assert starts.overdue() == ([], [])
+        starts.finish()
+        assert starts.settled == [(2, 0, "not verified"), (4, 0, "not verified")]
+
+
+def _image(pid):
+    found = os.stat(f"/proc/{pid}/exe")
+    return found.st_dev, found.st_ino
 
 
 def test_p42_an_impostor_is_killed_and_refused(bench):
@@ -295,7 +325,7 @@ def test_p42_an_impostor_is_killed_and_refused(bench):
         identity = bench.listener.notify("getpid", tid=child.pid).identity
         bench.listener._script.clear()
         task = bench.tasks.get(child.pid, identity)
-        bench.tasks.executes(task.tid, task.tgid, 3, frozenset({(1, 1)}), (0, 0))
+        bench.tasks.executes(task.tid, task.tgid, 0, 3, frozenset({(1, 1)}), (0, 0))
         answer = bench.call("openat", AT, b"file", os.O_RDONLY, 0, tid=child.pid)
         assert answer.error == errno.EACCES
         assert child.wait(5) == -signal.SIGKILL
