@@ -67,9 +67,9 @@ TABLE = (
         text="Also allow connections to the unix sockets at and below PATH. Repeatable.",
     ),
     Option(
-        "allow_net", ("--allow-net",), TEXTS, metavar="ADDRESS:PORT",
-        text="Also allow TCP connections there, where the profile does not: 192.0.2.7:443, [::1]:*, 10.0.0.0/8:443. "
-        "Repeatable.",
+        "allow_net", ("--allow-net",), TEXTS, metavar="HOST:PORT",
+        text="Also allow TCP connections there, where the profile does not: example.com:443, *.example.com:*, "
+        "[::1]:80, 10.0.0.0/8:443; several with commas between them. Repeatable.",
     ),
     Option(
         "protect", ("--protect",), TEXTS, metavar="PATH",

@@ -13,8 +13,9 @@ import stat
 from pincer_trace.effects import CONNECT, SEND
 from pincer_trace.executor.commit import commit
 from pincer_trace.executor.context import ANSWERED
+from pincer_trace.executor.naming import Naming
 from pincer_trace.executor.outcome import Outcome
-from pincer_trace.gateway import peers
+from pincer_trace.gateway import hosts, peers
 from pincer_trace.gateway.resolve import live_name
 from pincer_trace.kernel import libc, sockdiag, table
 from pincer_trace.twin import native
@@ -35,7 +36,7 @@ _DATAGRAM_REASON = "unix datagrams name their receiver where another thread can 
 _FAMILY_REASON = "sockets of this address family are not judged"
 
 
-class _Connect:
+class Connection:
     """One call: a copy of the worker's own socket, the first of the descriptors that are `held`, and of the address."""
 
     __slots__ = ("address", "held", "identity", "socket", "task")
@@ -57,6 +58,7 @@ class Connecting:
 
     def __init__(self, context: Context) -> None:
         self._c = context
+        self._naming = Naming(context)
 
     def handlers(self) -> dict[str, Handler]:
         """By system call."""
@@ -70,7 +72,7 @@ class Connecting:
             if size > peers.MOST:
                 raise OSError(errno.EINVAL, "address")
             address = self._c.tasks.read_bytes(task, a[1], size) if size else b""
-            call = _Connect(identity, task, peers.Socket(own), address, held)
+            call = Connection(identity, task, peers.Socket(own), address, held)
             family = call.socket.family
             if family == table.AF_UNIX:
                 return self._unix(call)
@@ -83,7 +85,7 @@ class Connecting:
             for descriptor in held:
                 os.close(descriptor)
 
-    def _unix(self, call: _Connect) -> object:
+    def _unix(self, call: Connection) -> object:
         c, task = self._c, call.task
         name = peers.abstract_name(call.address)
         if name:
@@ -105,7 +107,7 @@ class Connecting:
         c.authority.insist(task, CONNECT, target, judgement)
         return self._perform(call, target, judgement, through)
 
-    def _abstract(self, call: _Connect, name: bytes) -> object:
+    def _abstract(self, call: Connection, name: bytes) -> object:
         """Only to sockets that the tree bound: the scope of the worker's domain does not hold for us (P68)."""
         c, task = self._c, call.task
         target = Target(peers.abstract_peer(name))
@@ -119,16 +121,18 @@ class Connecting:
                 raise OSError(errno.EPERM, name) from None  # as the worker's own domain says it
         return self._perform(call, target, c.authority.demand(task, CONNECT, target), call.address)
 
-    def _inet(self, call: _Connect) -> object:
+    def _inet(self, call: Connection) -> object:
         peer = peers.inet_peer(call.socket, call.address)
         if not peer or call.socket.kind != _STREAM:
             # No address, or none that the kernel takes; UDP, of which nothing is judged (P82). Neither waits.
             return call.now(call.address)
+        host, port = peers.host_and_port(peer)
+        if hosts.is_ours(host):
+            return self._naming.connect(call, host, port)
         authority, target = self._c.authority, Target(peer)
         if authority.passes(CONNECT, peer):
             judgement = authority.demand(call.task, CONNECT, target)
         else:  # a rule may ask whose server it is
-            host, port = peers.host_and_port(peer)
             target.listeners = tuple(sockdiag.tcp_listeners(host, port))
             judgement = authority.judge(call.task, CONNECT, target)
             if peers.is_loopback(host) and not (target.listeners or authority.permits(judgement)):
@@ -136,7 +140,7 @@ class Connecting:
             authority.insist(call.task, CONNECT, target, judgement)
         return self._perform(call, target, judgement, call.address)
 
-    def _perform(self, call: _Connect, target: Target, judgement: Judgement, address: bytes) -> object:
+    def _perform(self, call: Connection, target: Target, judgement: Judgement, address: bytes) -> object:
         """Connect to `address`, which is what the caller's own means, in the background."""
         c, task = self._c, call.task
         wanted = c.identity.credentials(task)

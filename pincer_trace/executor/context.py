@@ -5,12 +5,16 @@ from __future__ import annotations
 from pincer_trace.effects import READ
 from pincer_trace.executor.before import Before
 from pincer_trace.executor.commit import commit
+from pincer_trace.executor.hostfiles import HostFiles
 from pincer_trace.executor.staged import Staged
 from pincer_trace.executor.terminals import Terminals
 from pincer_trace.executor.views import Views
+from pincer_trace.gateway.hosts import Hosts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pincer_trace.executor.acceptance import Acceptance
     from pincer_trace.executor.blocking import BlockingCalls
     from pincer_trace.executor.identity import Identity
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
     from pincer_trace.gateway.resolve import Resolver
     from pincer_trace.gateway.tasks import Task, Tasks
     from pincer_trace.kernel.notify import Listener
+    from pincer_trace.profile import Profile
     from pincer_trace.twin.authority import Authority, Judgement
     from pincer_trace.twin.reads import Reads
     from pincer_trace.twin.target import Target
@@ -32,8 +37,8 @@ class Context:
     """The stages. Handlers run on the receiving thread, one at a time: that is the mutation lock (P37)."""
 
     __slots__ = (
-        "acceptance", "authority", "before", "blocking", "identity", "listener", "origin", "provenance", "reads",
-        "resolver", "secrets", "staged", "tasks", "terminals", "views",
+        "acceptance", "authority", "before", "blocking", "host_files", "hosts", "identity", "listener", "origin",
+        "provenance", "reads", "resolver", "secrets", "staged", "tasks", "terminals", "views", "wake",
     )  # fmt: skip
 
     def __init__(
@@ -50,6 +55,8 @@ class Context:
         blocking: BlockingCalls,
         identity: Identity,
         secrets: Secrets,
+        profile: Profile,
+        wake: Callable[[], None],
     ) -> None:
         self.listener = listener
         self.tasks = tasks
@@ -62,6 +69,9 @@ class Context:
         self.blocking = blocking
         self.identity = identity
         self.secrets = secrets
+        self.wake = wake  # those that wait for something but an answer are served again
+        self.hosts = Hosts()
+        self.host_files = HostFiles(profile, self.hosts)
         self.terminals = Terminals()
         self.before = Before()
         reads.perform = self._perform_read

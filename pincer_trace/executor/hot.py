@@ -36,6 +36,7 @@ def _admission(
     What the `short` way has no answer to is judged in full.
     """
     names, numbers, readlink, judge = c.resolver.names, c.resolver.numbers, os.readlink, c.reads.admit_plain
+    has_view = c.host_files.serves
 
     def admit(task: Task, pin: int, found: os.stat_result, path: bytes) -> Entry | None:
         kind = found.st_mode & 0o170000
@@ -44,6 +45,8 @@ def _admission(
         name = readlink(numbers[pin], dir_fd=names)
         if kind == stat.S_IFREG and not name.endswith(b"/" + path.rpartition(b"/")[2]):
             return None  # by a link of another name: the long way judges that name too
+        if has_view(name):
+            return None
         name = live_name(name, found)
         entry = short(task, name, pin, found) if short is not None else None
         return entry or judge(task, Target(name, descriptor=pin, found=found), found)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from pincer_trace.executor.context import Context
     from pincer_trace.gateway.tasks import Task
+    from pincer_trace.twin.authority import Judgement
 
     Handler = Callable[[int, Task, tuple[int, ...]], object]
 
@@ -132,6 +133,8 @@ class Opens:
                 if judgement.verdict == VIEW and kind == stat.S_IFREG:
                     c.views.open(identity, task, flags, target, judgement)
                     return ANSWERED
+                if c.host_files.serves(name):
+                    return self._host_file(identity, task, pin, found, flags, target, judgement)
                 entry = c.reads.settle(task, target, found, judgement)
             try:
                 opened = os.open(resolver.number(pin), flags & ~os.O_NOFOLLOW | OURS, dir_fd=self._names)
@@ -140,6 +143,24 @@ class Opens:
                 return ANSWERED
         finally:
             os.close(pin)
+        give(c, identity, opened, flags)
+        c.reads.count(entry)
+        return ANSWERED
+
+    def _host_file(
+        self,
+        identity: int,
+        task: Task,
+        pin: int,
+        found: os.stat_result,
+        flags: int,
+        target: Target,
+        judgement: Judgement,
+    ) -> object:
+        """Read what stands in the place of this file. It is judged each time, and no later read passes it by."""
+        c = self._c
+        entry = c.reads.settle_apart(task, target, found, judgement)
+        opened = c.host_files.open(target.path, self._names, c.resolver.number(pin))
         give(c, identity, opened, flags)
         c.reads.count(entry)
         return ANSWERED

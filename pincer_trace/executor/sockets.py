@@ -19,9 +19,9 @@ from pincer_trace.executor.context import ANSWERED
 from pincer_trace.executor.descriptors import give
 from pincer_trace.executor.identity import Identity
 from pincer_trace.executor.outcome import Outcome
-from pincer_trace.gateway import peers
+from pincer_trace.gateway import hosts, peers
 from pincer_trace.gateway.resolve import join
-from pincer_trace.kernel import libc, table
+from pincer_trace.kernel import inet, libc, table
 from pincer_trace.kernel.notify import Continue
 from pincer_trace.twin.target import Target
 
@@ -112,6 +112,8 @@ class Sockets:
                     return self._bind_path(task, own, what, address, path)
                 if peers.abstract_name(address) or len(address) == _FAMILY:
                     return self._bind_abstract(own, what, address)
+            if hosts.is_ours(inet.unmapped(peers.inet_host(address) or bytes(4))):
+                raise OSError(errno.EADDRNOTAVAIL, "address")  # it stands for a name
             libc.call("bind", own, address, len(address))  # a port, or what is no address: the kernel's errno
             if what.family != table.AF_UNIX:
                 c.provenance.note_port(what.inode)

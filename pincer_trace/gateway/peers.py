@@ -41,6 +41,20 @@ class Socket:
         """The host that it is bound to."""
         return str(self._own_address()[0])
 
+    def port(self) -> int:
+        """The port that it is bound to; 0 for none."""
+        return int(self._own_address()[1])
+
+    def takes_ipv4(self) -> bool:
+        """Whether it can be connected to an IPv4 address."""
+        if self.family == table.AF_INET:
+            return True
+        asked = socket.socket(fileno=self._descriptor)
+        try:
+            return not asked.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
+        finally:
+            asked.detach()
+
     def name(self) -> bytes:
         """The abstract name that a unix socket is bound to."""
         name = self._own_address()
@@ -78,18 +92,37 @@ def abstract_peer(name: bytes) -> bytes:
     return b"//@" + b"".join(b"%c" % byte if byte in _PLAIN else b"%%%02x" % byte for byte in name[1:])
 
 
+def inet_host(address: bytes) -> bytes:
+    """The bytes of the host in it, as they are; b"" where the kernel takes the address for none."""
+    family = family_of(address)
+    if family == table.AF_INET and len(address) >= _INET_LEAST:
+        return address[4:8]
+    if family == table.AF_INET6 and len(address) >= _INET6_LEAST:
+        return address[8:24]
+    return b""
+
+
+def inet_address(family: int, host: bytes, port: int) -> bytes:
+    """The struct sockaddr with which a socket of that family is connected to a host (4 or 16 bytes)."""
+    head = family.to_bytes(2, "little") + port.to_bytes(2, "big")
+    if family == table.AF_INET:
+        return head + host + bytes(8)
+    return head + bytes(4) + (host if len(host) == 16 else inet.MAPPED + host) + bytes(4)
+
+
+def host_peer(host: bytes, port: int) -> bytes:
+    """How rules call a host by its address (4 or 16 bytes)."""
+    return f"//{inet.written(host)}:{port}".encode()
+
+
 def inet_peer(own: Socket, address: bytes) -> bytes:
     """`//HOST:PORT` that this socket would connect to; b"" where the kernel takes the address for none.
 
     IPv4 in IPv6 is IPv4, and no address at all the host that the socket is bound to, or this machine.
     """
-    family = family_of(address)
+    raw = inet_host(address)
     port = int.from_bytes(address[2:4], "big")
-    if family == table.AF_INET and len(address) >= _INET_LEAST:
-        raw = address[4:8]
-    elif family == table.AF_INET6 and len(address) >= _INET6_LEAST:
-        raw = address[8:24]
-    else:
+    if not raw:
         return b""
     if _is_nothing(raw):
         here = b"\x7f\0\0\1" if raw.startswith(inet.MAPPED) or len(raw) == 4 else bytes(15) + b"\1"

@@ -1,10 +1,25 @@
-"""Internet addresses as bytes and in words, one spelling each. inet(3)"""
+"""Internet addresses as bytes and in words, and names of hosts: one spelling each. inet(3), hostname(7)"""
 
 from __future__ import annotations
 
 from pincer_trace.kernel.bare import socket
 
 MAPPED = bytes(10) + b"\xff\xff"  # in front of an IPv4 address in IPv6
+_LABEL, _NAME = 63, 253  # bytes at most. RFC 1035
+_HOST = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_")
+# Networks of this machine, of a site or a provider, and what is no host: (first bytes, bits). RFC 6890 and its registry
+_SPECIAL = tuple(
+    (socket.inet_pton(socket.AF_INET if "." in address else socket.AF_INET6, address), bits)
+    for address, bits in (
+        ("0.0.0.0", 8),  # noqa: S104 - named, not bound to
+        ("10.0.0.0", 8), ("100.64.0.0", 10), ("127.0.0.0", 8), ("169.254.0.0", 16),
+        ("172.16.0.0", 12), ("192.0.0.0", 24), ("192.0.2.0", 24), ("192.88.99.0", 24), ("192.168.0.0", 16),
+        ("198.18.0.0", 15), ("198.51.100.0", 24), ("203.0.113.0", 24), ("224.0.0.0", 3),
+        ("2001::", 23), ("2001:db8::", 32), ("2002::", 16), ("3fff::", 20),
+    )
+)  # fmt: skip
+_GLOBAL = bytes((0x20,)), 3  # 2000::/3: all else of IPv6 is none of the public internet
+_NAT64 = b"\0d\xff\x9b" + bytes(8)  # 64:ff9b::/96, with an IPv4 address behind it
 
 
 def unmapped(raw: bytes) -> bytes:
@@ -15,3 +30,34 @@ def unmapped(raw: bytes) -> bytes:
 def written(raw: bytes) -> str:
     """4 or 16 bytes in words."""
     return socket.inet_ntop(socket.AF_INET if len(raw) == 4 else socket.AF_INET6, raw)
+
+
+def is_public(raw: bytes) -> bool:
+    """Whether that address (4 or 16 bytes) is one of the public internet, not of this machine or a network near."""
+    raw = unmapped(raw)
+    if len(raw) != 4:
+        if raw.startswith(_NAT64):
+            return is_public(raw[-4:])
+        if not _within(raw, *_GLOBAL):
+            return False
+    return not any(len(first) == len(raw) and _within(raw, first, bits) for first, bits in _SPECIAL)
+
+
+def _within(raw: bytes, first: bytes, bits: int) -> bool:
+    rest = 8 * len(first) - bits
+    return int.from_bytes(raw[: len(first)], "big") >> rest == int.from_bytes(first, "big") >> rest
+
+
+def host_name(text: bytes) -> bytes:
+    """A host's name in small letters, without the dot at its end; b"" for what can be none.
+
+    A last label of digits, or of 0x and more, makes it an address to most programs: such a name is none.
+    """
+    name = text.lower().removesuffix(b".")
+    labels = name.split(b".")
+    last = labels[-1]
+    if not 0 < len(name) <= _NAME or last.isdigit() or last.startswith(b"0x"):
+        return b""
+    if all(0 < len(label) <= _LABEL and _HOST.issuperset(label) for label in labels):
+        return name
+    return b""

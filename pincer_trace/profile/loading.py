@@ -52,7 +52,7 @@ _SESSION_NAME = b"/????????-??????-??????"  # as `ledger.session` names its dire
 
 class Overlay:
     """What command-line options add to a profile: paths (relative ones to the working directory) and
-    ADDRESS:PORT peers.
+    HOST:PORT peers.
     """
 
     __slots__ = ("allow_connect", "allow_net", "allow_write", "protect")
@@ -380,28 +380,32 @@ def _overlay_rules(overlay: Overlay, places: Places, rules: list[Rule]) -> list[
         if last >= 0:
             rules.insert(last + 1, _below_rule(group, path, ALLOW, reason, option, PROTECTION))
         out.append(_below_rule(group, path, ALLOW, reason, option, GRANT))
+    reason = "allowed by --allow-net"
     for value in overlay.allow_net:
-        host, colon, port = value.rpartition(":")
-        if not (colon and host and (port == "*" or (port.isascii() and port.isdigit() and int(port) < 65536))):
-            raise UserError(
-                f"--allow-net {paths.display(value)}: write ADDRESS:PORT, as in '192.0.2.7:443' or '10.0.0.0/8:*'"
-            )
-        if not addresses.is_addresses(os.fsencode(value)):
-            raise UserError(
-                f"--allow-net {paths.display(value)}: a connection is judged by its address, not by a name yet: write "
-                "ADDRESS:PORT"
-            )
-        try:
-            found = [(pattern, globs.components(pattern)) for pattern in addresses.patterns(os.fsencode(value))]
-        except globs.GlobError as error:
-            raise UserError(f"--allow-net {paths.display(value)}: {error}") from None
-        reason = "allowed by --allow-net"
-        out += [Rule(effects.TO_PEERS, *each, ALLOW, reason, "--allow-net") for each in found]
+        out += [Rule(effects.TO_PEERS, *each, ALLOW, reason, "--allow-net") for each in _peers(value)]
     closed = effects.CHANGES | {effects.READ, effects.EXEC, effects.CONNECT}
     for value in overlay.protect:
         path = _option_path(value, places, "--protect")
         out.append(_below_rule(closed, path, DENY, "closed by --protect", "--protect", PROTECTION))
     return out
+
+
+def _peers(value: str) -> list[tuple[bytes, Components]]:
+    """The patterns of one --allow-net, which may name several peers with commas between them."""
+    text = os.fsencode(value)
+    found = []
+    try:
+        for each in globs.alternatives(b"{,%b}" % text)[1:]:
+            host, colon, port = each.rpartition(b":")
+            if not (colon and host and (port == b"*" or (port.isdigit() and int(port) < 65536))):
+                raise UserError(
+                    f"--allow-net {paths.display(value)}: write HOST:PORT, as in 'example.com:443', '*.example.com:*' "
+                    "or '10.0.0.0/8:443'"
+                )
+            found += [(pattern, globs.components(pattern)) for pattern in addresses.patterns(each)]
+    except globs.GlobError as error:
+        raise UserError(f"--allow-net {paths.display(value)}: {error}") from None
+    return found
 
 
 def _option_path(value: str, places: Places, option: str) -> bytes:

@@ -26,7 +26,7 @@ _allow_connect_option = click.option(
     "--allow-connect", multiple=True, metavar="PATH", help="As in a run with this option. Repeatable."
 )
 _allow_net_option = click.option(
-    "--allow-net", multiple=True, metavar="ADDRESS:PORT", help="As in a run with this option. Repeatable."
+    "--allow-net", multiple=True, metavar="HOST:PORT", help="As in a run with this option. Repeatable."
 )
 _protect_option = click.option(
     "--protect", multiple=True, metavar="PATH", help="As in a run with this option. Repeatable."

@@ -100,13 +100,27 @@ class Reads:
 
     def settle(self, task: Task, target: Target, found: os.stat_result, judgement: Judgement) -> Entry:
         """The entry of a read that was judged so. Raises as `admit`."""
+        return self._settle(task, target, found, judgement, self._note)
+
+    def settle_apart(self, task: Task, target: Target, found: os.stat_result, judgement: Judgement) -> Entry:
+        """The same of a file in whose place another one is read: the hot path would open it, and never hears of it."""
+        return self._settle(task, target, found, judgement, self._entry)
+
+    def _settle(
+        self,
+        task: Task,
+        target: Target,
+        found: os.stat_result,
+        judgement: Judgement,
+        note: Callable[[Task, bytes, os.stat_result, Decision], Entry],
+    ) -> Entry:
         if judgement.verdict == VIEW and stat.S_ISDIR(found.st_mode):
             return self._note(task, target.path, found, judgement)  # names are no content
         if judgement.verdict == VIEW:
             judgement = self._authority.in_full(judgement)
         self._authority.insist(task, READ, target, judgement)
         if judgement.verdict == ALLOW:
-            return self._note(task, target.path, found, judgement)
+            return note(task, target.path, found, judgement)
         self.perform(task, target, judgement)
         entry = Entry(task.executable, target.path, found.st_dev, found.st_ino, "")
         entry.queued = True  # it has a record of its own
@@ -122,7 +136,8 @@ class Reads:
         decision = self._authority.lets_read(path, pin, found)
         return self._note(task, path, found, decision) if decision is not None else None
 
-    def _note(self, task: Task, path: bytes, found: os.stat_result, decision: Decision) -> Entry:
+    def _entry(self, task: Task, path: bytes, found: os.stat_result, decision: Decision) -> Entry:
+        """Where these reads are counted."""
         rule = decision.rule
         key = (task.executable_id, path, found.st_dev, found.st_ino)
         entry = self._entries.get(key)
@@ -131,6 +146,11 @@ class Reads:
                 self._retire()
             entry = Entry(task.executable, path, found.st_dev, found.st_ino, rule.source if rule else "")
             self._entries[key] = entry
+        return entry
+
+    def _note(self, task: Task, path: bytes, found: os.stat_result, decision: Decision) -> Entry:
+        """The same, and the hot path may open it from now on."""
+        rule, entry = decision.rule, self._entry(task, path, found, decision)
         plain = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)  # the hot path opens without a further look
         if plain and (rule is None or not rule.when):
             if len(self.hot) >= _LIMIT:

@@ -41,7 +41,9 @@ def test_a_prefix_holds_exactly_its_addresses(data, bits: int, inside) -> None:
         (b"[::ffff:10.0.0.1]:80", b"//10.0.0.1:80"),
         (b"10.0.0.1:*", b"//10.0.0.1:*"),
         (b"*.example.com:443", b"//*.example.com:443"),
-        (b"10.0.*:80", b"//10.0.*:80"),
+        (b"*.Example.COM.:443", b"//*.example.com:443"),
+        ("*.b\u00fccher.de:443".encode(), b"//*.xn--bcher-kva.de:443"),
+        (b"*:443", b"//*:443"),
         (b"**", b"//**"),
     ],
 )
@@ -81,8 +83,63 @@ def test_a_profile_and_an_option_take_them(places, write) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["example.com:443", "*.x.com:*", "localhost:80", "10.0.0.1", "10.0.0.0/8", "::1/64:80", "a/b:1"]
+    "value",
+    [
+        "10.0.0.1",
+        "10.0.0.0/8",
+        "::1/64:80",
+        "a/b:1",
+        "a b:1",
+        "x..y:1",
+        ":1",
+        "x:y",
+        "x:99999",
+        "a:1,",
+        "a:1,b",
+        "//a:1",
+    ],
 )
 def test_an_option_that_could_match_nothing_is_refused(places, value: str) -> None:
     with pytest.raises(UserError, match="--allow-net"):
         load("default", places, overlay=Overlay(allow_net=[value]))
+
+
+@pytest.mark.parametrize(
+    "written", ["10.0.0.0/8", "10.0.0.0/16", "0.0.0.0/0", "10.*", "10.0.*", "10.0.0.*", "10.0.0.?", "1*"]
+)
+def test_a_pattern_of_addresses_matches_no_name(written: str) -> None:
+    """The last label of a name is no number."""
+    wanted = f"{written}:443".encode()
+    for name in (
+        b"10.evil.com",
+        b"10.0.evil.com",
+        b"10.0.0.evil.com",
+        b"10.0.0.0.example",
+        b"10.com",
+        b"10.0.0.x",
+        b"1and1.com",
+    ):
+        assert not holds(wanted, b"//%b:443" % name), name
+    inside = b"//1.2.3.4:443" if written == "1*" else b"//10.0.0.7:443"
+    assert holds(wanted, inside) and not holds(wanted, b"//11.0.0.7:44")
+
+
+@pytest.mark.parametrize("name", ["localhost", "LOCALHOST."])
+def test_localhost_is_this_machine(name: str) -> None:
+    for peer in (b"//127.0.0.1:80", b"//::1:80", b"//localhost:80"):
+        assert holds(f"{name}:80".encode(), peer)
+    assert not holds(f"{name}:80".encode(), b"//127.0.0.2:80")
+
+
+def test_names_and_several_at_once(places) -> None:
+    """`--allow-net` takes names, wildcards, and several with commas; each in any spelling."""
+    options = ["API.example.com.:443,*.npmjs.org:443", "{a,b}.test:*", "B\u00fccher.de:1"]
+    profile = load("default", places, overlay=Overlay(allow_net=options))
+    for peer, source in (
+        (b"//api.example.com:443", True), (b"//registry.npmjs.org:443", True), (b"//a.test:9", True),
+        (b"//b.test:9", True),
+        (b"//xn--bcher-kva.de:1", True), (b"//example.com:443", False), (b"//npmjs.org:443", False),
+        (b"//evil-npmjs.org:443", False), (b"//api.example.com:80", False), (b"//x.npmjs.org.evil.com:443", False),
+    ):  # fmt: skip
+        decision = profile.judge("connect", peer, Facts())
+        assert (decision.rule is not None and decision.rule.source == "--allow-net") is source, peer

@@ -1,0 +1,101 @@
+"""The files by which programs look names up, as they are to see them: `resolv.conf`, `nsswitch.conf`, `hosts` (P83).
+
+They name the resolver of this session, and nobody else's. Nothing is protected by that: who goes another way meets the
+judgement of addresses. Each is a sealed copy in memory, made when it is first read, and anew when the file has changed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+from pincer_trace.effects import CONNECT
+from pincer_trace.gateway import hosts
+from pincer_trace.kernel import inet
+from pincer_trace.kernel.bare import socket
+from pincer_trace.profile import ALLOW, addresses
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pincer_trace.gateway.hosts import Hosts
+    from pincer_trace.profile import Profile
+
+    Version = tuple[int, int, int, int]
+
+_MOST = 1 << 26  # bytes of a file that is read
+_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+
+
+class HostFiles:
+    """`serves(path)` tells whether there is a view of what has this name; `open` gives it."""
+
+    def __init__(self, profile: Profile, table: Hosts) -> None:
+        self._profile = profile
+        self._hosts = table
+        makers: dict[bytes, Callable[[bytes], bytes]] = {
+            b"/etc/resolv.conf": resolver,
+            b"/etc/nsswitch.conf": switch,
+            b"/etc/hosts": self._with_named,
+        }
+        self._makers = makers | {os.path.realpath(path): maker for path, maker in makers.items()}
+        self._made: dict[bytes, tuple[Version, int]] = {}
+        self.serves = self._makers.__contains__
+
+    def open(self, path: bytes, names: int, number: bytes) -> int:
+        """The view of the file `path`, whose own descriptor is `number` in the directory `names`. Raises OSError."""
+        with open(os.open(number, os.O_RDONLY | os.O_CLOEXEC, dir_fd=names), "rb") as real:
+            found = os.fstat(real.fileno())
+            version = found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+            kept = self._made.get(path)
+            if kept is None or kept[0] != version:
+                made = _sealed(path, self._makers[path](real.read(_MOST)))
+                if kept is not None:
+                    os.close(kept[1])
+                kept = self._made[path] = version, made
+        return os.open(b"%d" % kept[1], os.O_RDONLY | os.O_CLOEXEC, dir_fd=names)
+
+    def _with_named(self, content: bytes) -> bytes:
+        """The file with the names that the profile allows: for libraries that ask no server by TCP (musl)."""
+        known = {word for line in content.split(b"\n") for word in line.partition(b"#")[0].lower().split()[1:]}
+        named = dict.fromkeys(
+            name
+            for rule in self._profile.rules
+            if rule.verdict == ALLOW and CONNECT in rule.effects and rule.pattern.startswith(b"//")
+            and (name := addresses.exact_name(rule.pattern)) and name not in known
+        )  # fmt: skip
+        lines = [
+            b"%b %b" % (inet.written(address).encode(), name)
+            for name in named
+            for family in (socket.AF_INET, socket.AF_INET6)
+            if (address := self._hosts.address(name, family))
+        ]
+        return content + b"".join(b"\n%b" % line for line in lines) + b"\n" if lines else content
+
+
+def resolver(_content: bytes) -> bytes:
+    """resolv.conf(5): one server, by TCP, asked for each name as it is."""
+    where = inet.written(hosts.stub_address()).encode()
+    return (
+        b"# pincer-trace answers: a name is judged when it is connected to\nnameserver %b\nsearch .\noptions use-vc\n"
+        % where
+    )
+
+
+def switch(content: bytes) -> bytes:
+    """nsswitch.conf(5): hosts by files and the resolver alone."""
+    lines = content.split(b"\n")
+    return b"\n".join(b"hosts: files dns" if line.lstrip().startswith(b"hosts:") else line for line in lines)
+
+
+def _sealed(path: bytes, content: bytes) -> int:
+    made = os.memfd_create(os.fsdecode(path.rpartition(b"/")[2]), os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        with open(made, "wb", closefd=False) as file:
+            file.write(content)
+        fcntl.fcntl(made, fcntl.F_ADD_SEALS, _SEALS)
+    except BaseException:
+        os.close(made)
+        raise
+    return made

@@ -1,0 +1,99 @@
+"""A small internet of its own for one command: `internet.py WORLD -- COMMAND...`, as root of a new network and mount
+namespace (`unshare -n -m`).
+
+WORLD is JSON: `zone`, names and their addresses, or a list of such lists for one answer after the other; `listen`, the
+[address, port] of servers, which answer each connection with their address; `log`, a file: what was asked and who was
+connected, a line each. All addresses are this machine's in there; the resolver is at 127.0.0.1.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+
+
+def dns(world: dict[str, object], note) -> None:
+    """Answer A and AAAA by UDP."""
+    zone: dict[str, list[object]] = world["zone"]  # type: ignore[assignment]
+    server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    server.bind(("127.0.0.1", 53))
+
+    def serve() -> None:
+        turns: dict[str, int] = {}
+        while True:
+            asked, peer = server.recvfrom(4096)
+            labels, at = [], 12
+            while asked[at]:
+                labels.append(asked[at + 1 : at + 1 + asked[at]].decode())
+                at += 1 + asked[at]
+            name, kind = ".".join(labels).lower(), int.from_bytes(asked[at + 1 : at + 3], "big")
+            note(f"asked {name}")
+            known = zone.get(name)
+            if known and isinstance(known[0], list):
+                turn = turns.setdefault(name, 0)
+                turns[name] += kind == 28  # both families are asked for at once
+                known = known[min(turn, len(known) - 1)]
+            family = {1: socket.AF_INET, 28: socket.AF_INET6}.get(kind)
+            records = [
+                socket.inet_pton(family, each) for each in known or () if family and (":" in each) == (kind == 28)
+            ]
+            head = asked[:2] + (b"\x85\x80" if known else b"\x85\x83") + b"\0\1" + len(records).to_bytes(2, "big")
+            body = asked[12 : at + 5]
+            for raw in records:
+                body += b"\xc0\x0c" + asked[at + 1 : at + 5] + bytes(4) + len(raw).to_bytes(2, "big") + raw
+            server.sendto(head + bytes(4) + body, peer)
+
+    threading.Thread(target=serve, daemon=True).start()
+
+
+def listen(address: str, port: int, note) -> None:
+    """Answer every connection as an HTTP server does."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    server = socket.create_server((address, port), family=family)
+
+    def serve() -> None:
+        while True:
+            connection, _ = server.accept()
+            note(f"connected {address} {port}")
+            threading.Thread(target=reply, args=(connection,), daemon=True).start()
+
+    def reply(connection: socket.socket) -> None:
+        with connection:
+            connection.recv(65536)
+            body = f"from {address}\n".encode()
+            connection.sendall(b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+
+    threading.Thread(target=serve, daemon=True).start()
+
+
+def main() -> int:
+    world = json.loads(sys.argv[1])
+    log = os.open(world["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    def note(line: str) -> None:
+        os.write(log, f"{line}\n".encode())
+
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    here = {address for address, _ in world["listen"]} | set(world.get("here", ()))
+    for address in sorted(here - {"127.0.0.1", "::1"}):
+        subprocess.run(["ip", "addr", "add", address, "dev", "lo", *(["nodad"] if ":" in address else [])], check=True)
+    with tempfile.NamedTemporaryFile("w") as conf:
+        conf.write("nameserver 127.0.0.1\nsearch search.test\noptions ndots:3\n")
+        conf.flush()
+        os.chmod(conf.name, 0o644)
+        subprocess.run(["mount", "--bind", conf.name, "/etc/resolv.conf"], check=True)
+        dns(world, note)
+        for address, port in world["listen"]:
+            listen(address, port, note)
+        child = subprocess.Popen(sys.argv[3:])
+        signal.signal(signal.SIGTERM, lambda *_: child.terminate())
+        return child.wait()
+
+
+sys.exit(main())
