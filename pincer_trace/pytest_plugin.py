@@ -23,13 +23,17 @@ _runs = pytest.StashKey["Pincer"]()
 
 
 class Pincer:
-    """What the fixture `pincer` is: `run` supervises a command, and `traces` are the runs of the test so far."""
+    """What the fixture `pincer` is: `run` supervises a command, `snapshot` sets what it did against what was reviewed.
+
+    `traces` are the runs of the test so far.
+    """
 
     def __init__(self, request: pytest.FixtureRequest, sessions: Path) -> None:
         self._request = request
         self._sessions = sessions
         self.traces: list[Trace] = []
         self.failed = False  # the test, so far
+        self._reviewed: dict[Path, str] | None = None
 
     def run(
         self,
@@ -52,6 +56,7 @@ class Pincer:
         __tracebackhide__ = True
         from pincer_trace.testing import TimedOut, Unsupported, supervise
 
+        self._read_snapshots()
         try:
             trace = supervise(
                 command, profile=profile, task=task, confirm=confirm, timeout=timeout, cwd=cwd, env=env, home=home,
@@ -66,6 +71,40 @@ class Pincer:
             pytest.skip(str(lacking))
         self.traces.append(trace)
         return trace
+
+    def snapshot(self, trace: Trace, name: str = "", *, counts: bool = False) -> None:
+        """What `trace` did is what was reviewed: `snapshots/MODULE.TEST.txt` beside the test, or `.NAME.txt`.
+
+        Neither order nor numbers of calls count, but with `counts`. `--pincer-update` writes the file anew.
+        """
+        __tracebackhide__ = True
+        from pincer_trace.testing.behaviour import behaviour
+        from pincer_trace.testing.snapshot import compare, file_of, write
+
+        node = self._request.node
+        file = file_of(node.path, _qualified(node), name)
+        lines = behaviour(trace, counts=counts, more=self._places())
+        reviewed = self._read_snapshots().get(file)
+        if self._request.config.getoption("pincer_update"):
+            write(file, reviewed, lines)
+        else:
+            compare(file, reviewed, lines, f"pytest --pincer-update '{node.nodeid}'")
+
+    def _read_snapshots(self) -> dict[Path, str]:
+        """Those of this module, as they are before anything runs that could change them."""
+        if self._reviewed is None:
+            from pincer_trace.testing.snapshot import FOLDER
+
+            path = self._request.node.path
+            found = sorted((path.parent / FOLDER).glob(f"{path.stem}.*.txt"))
+            self._reviewed = {file: file.read_text(encoding="utf-8") for file in found}
+        return self._reviewed
+
+    def _places(self) -> dict[str, str]:
+        """What pytest makes anew for each run."""
+        names = ("tmp_path",)
+        known = self._request.node.funcargs
+        return {name: str(known[name]) for name in names if name in known}
 
     def told(self) -> str:
         """The sessions of the runs, with the way to look at each; safe on a terminal."""
@@ -91,11 +130,21 @@ def pincer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """What becomes of tests on a machine that cannot supervise."""
-    parser.getgroup("pincer-trace", "supervised commands").addoption(
+    """What becomes of tests on a machine that cannot supervise, and of snapshots."""
+    group = parser.getgroup("pincer-trace", "supervised commands")
+    group.addoption(
         "--pincer-require", action="store_true",
         help="fail tests that supervise where this machine cannot; by default they are skipped",
     )  # fmt: skip
+    group.addoption(
+        "--pincer-update", action="store_true",
+        help="write anew what tests with pincer.snapshot saw, to be read as a change of code",
+    )  # fmt: skip
+
+
+def _qualified(node: pytest.Item) -> str:
+    """The name of a test in its module, with its classes: `TestX.test_y[z]`."""
+    return node.nodeid.partition("::")[2].replace("::", ".") or node.name
 
 
 @pytest.hookimpl(wrapper=True)

@@ -16,6 +16,7 @@ from pincer_trace import cli, options
 ROOT = Path(__file__).resolve().parent.parent
 TEXTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "docs/threats.md", "docs/architecture.md")]
 README, CONTRIBUTING, THREATS, ARCHITECTURE = (path.read_text() for path in TEXTS)
+TESTING = (ROOT / "docs/testing.md").read_text()  # tests/testing/test_tutorial.py does what it says
 ROWS = {int(n): row for n, row in re.findall(r"^\| P(\d+) \|(.*)\|$", THREATS, re.M)}
 NAMES = {
     name for path in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_\w+)\(", path.read_text())
@@ -88,7 +89,7 @@ COMMANDS = sorted(
 RUNS = [line for line in COMMANDS if " -- " in line and "[OPTIONS]" not in line]
 SUBCOMMANDS = [line for line in COMMANDS if " -- " not in line]
 SPOKEN = sorted(
-    set(re.findall(r"`(pincer-trace [a-z][^`]*)`", "\n".join((README, CONTRIBUTING, THREATS, ARCHITECTURE))))
+    set(re.findall(r"`(pincer-trace [a-z][^`]*)`", "\n".join((README, CONTRIBUTING, THREATS, ARCHITECTURE, TESTING))))
 )
 
 

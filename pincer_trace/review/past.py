@@ -56,6 +56,12 @@ class Past:
         named = os.path.abspath(os.path.expanduser(name)) if is_file(name) else name
         return load(named, self.places, overlay=overlay, cache_directory=self._compiled, use_cache=False)
 
+    def shipped(self) -> Profile:
+        """The default profile that ships, for this run's places: what it protects is protected whoever judged."""
+        default = os.path.join(paths.shipped_profiles(), "default.toml")
+        known = self._compiled is not None and os.path.isdir(self._compiled)
+        return load(default, self.places, cache_directory=self._compiled, use_cache=known)
+
     def is_own(self, profile: Profile) -> bool:
         """Whether it is, to the last rule, the one that the session was judged by."""
         return profile.digest.hex() == self.session.get("digest")

@@ -148,3 +148,69 @@ def test_a_project_that_is_installed_in_place_may_be_changed(pytester: pytest.Py
         """
     )
     pytester.runpytest_subprocess(*PLUGIN).assert_outcomes(passed=1)
+
+
+SNAPSHOT = """
+import pytest
+
+@pytest.mark.parametrize("which", ["a/b"])
+def test_agent(pincer, tmp_path, which):
+    trace = pincer.run(["sh", "agent.sh"], home=tmp_path / "home")
+    pincer.snapshot(trace)
+    pincer.snapshot(trace, "counted", counts=True)
+"""
+
+
+def test_a_snapshot_is_made_reviewed_and_held_against_each_run(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=SNAPSHOT)
+    agent = pytester.path / "agent.sh"
+    agent.write_text("cat agent.sh > out; mkdir -p ~/.cache; echo > ~/.cache/kept; echo > gone; rm gone\n")
+    file = pytester.path / "snapshots/test_it.test_agent[a_b].txt"
+
+    def run(*options: str) -> pytest.RunResult:
+        return pytester.runpytest_inprocess(*PLUGIN, *options)
+
+    missing = run()
+    missing.assert_outcomes(failed=1)
+    missing.stdout.fnmatch_lines(
+        [
+            "E *nobody has reviewed what this does: there is no */snapshots/test_it.*.txt",
+            "E *+ write {workspace}/out by *",
+            "E *to commit it: pytest --pincer-update 'test_it.py::test_agent[[]a/b[]]'",
+        ]
+    )
+    assert not file.parent.exists()
+    run("--pincer-update").assert_outcomes(passed=1)
+    assert file.with_name("test_it.test_agent[a_b].counted.txt").read_text().count(" x") >= 5
+    written = file.read_text().splitlines()
+    assert written[1] == "exit 0"
+    assert [line.partition(" by ")[0] for line in written if line.startswith(("write", "temporary"))] == [
+        "write {home}/.cache/kept", "write {workspace}/out", "temporary {workspace}/*",
+    ]  # fmt: skip
+    reviewed = ["# as agreed", *reversed(written)]  # an order says nothing, and comments stay
+    file.write_text("\n".join(reviewed))
+    run().assert_outcomes(passed=1)
+    run("--pincer-update").assert_outcomes(passed=1)
+    assert file.read_text() == "\n".join(reviewed)
+
+    # It does more, and writes what it does into the file that is to catch it
+    line = "write {workspace}/more by sh"
+    agent.write_text(agent.read_text().replace("echo > gone; rm gone", "echo > ~/.npmrc; echo > more")
+                     + f"for each in snapshots/*; do echo '{line}' >> $each; done\n")  # fmt: skip
+    failed = run()
+    failed.assert_outcomes(failed=1)
+    failed.stdout.fnmatch_lines_random(
+        [
+            "E *what this does is not what was reviewed in *",
+            "E *- temporary {workspace}/[*] by *",
+            "E *+ write {workspace}/more by *",
+            "E *+ deny create {home}/.npmrc by *",
+            "E *calls behind the new lines:",
+            "E *denied create /*/home/.npmrc (record *)",
+        ]
+    )
+    assert "{home}/.cache/kept" not in failed.stdout.str()
+    file.write_text("\n".join(reviewed))
+    run("--pincer-update").assert_outcomes(passed=1)
+    text = file.read_text().splitlines()
+    assert text[text.index("# as agreed") + 1] == reviewed[1]
