@@ -16,7 +16,7 @@ from pincer_trace.plaintext.refusal import Refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Iterator
 
 PREFIX = "pincer:"
 LENGTH = len(PREFIX) + 26
@@ -24,6 +24,9 @@ TTL = 8 * 3600.0  # seconds: a day of work; the version it is bound to usually e
 MOST = 200_000  # live handles
 MOST_BYTES = 64 * 1024 * 1024  # of values, all in all
 _TEXT = re.compile(r"pincer:[a-z2-7]{25}[aeimquy4]")  # 128 bits: the last letter has three
+
+
+_MENTION = re.compile(rb"pincer:[A-Za-z0-9]{8,}+(?:~[0-9]++)?+")  # what was meant as one, too
 
 
 class Handle:
@@ -58,6 +61,12 @@ class Handle:
 
     def __repr__(self) -> str:
         return self.text
+
+
+def mentioned(text: bytes) -> Iterator[tuple[int, int, Handle | None]]:
+    """Where in a text handles are, with the length that may be behind one; None for what is damaged."""
+    for found in _MENTION.finditer(text):
+        yield *found.span(), Handle.parse(found[0].partition(b"~")[0].decode("ascii"))
 
 
 class Scope:

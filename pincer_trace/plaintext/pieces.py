@@ -6,6 +6,8 @@ follows the last value of a line, is hidden and kept: comments, blank lines, wha
 
 from __future__ import annotations
 
+import re
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,10 +34,11 @@ class Line:
     """One line of a view: pieces without a gap between them, and the end of what belongs to them in the content.
 
     `names` are the spans that are shown as they are: all else that is shown is the format's own. `field` is what
-    a person is told of its values. `broken` is what is not well formed here, empty as a rule.
+    a person is told of its values. `broken` is what is not well formed here, empty as a rule. A line that `goes_on` is
+    never the last one of a view.
     """
 
-    __slots__ = ("broken", "end", "field", "names", "pieces")
+    __slots__ = ("broken", "end", "field", "goes_on", "names", "pieces")
 
     def __init__(
         self,
@@ -51,6 +54,7 @@ class Line:
         self.names = names
         self.field = field
         self.broken = broken
+        self.goes_on = False
 
     @property
     def start(self) -> int:
@@ -61,6 +65,21 @@ class Line:
     def stop(self) -> int:
         """Where its last piece ends; up to `end` it is hidden."""
         return self.pieces[-1].end
+
+
+def comment_start(content: bytes, start: int, end: int) -> int:
+    """Where a comment and the space before it begin in a line, `end` where there is none."""
+    found = [at for at in (content.find(b" #", start, end), content.find(b"\t#", start, end)) if at >= 0]
+    return start + len(content[start : min(found)].rstrip(b" \t")) if found else end
+
+
+def below(content: bytes, at: int, indent: int) -> int:
+    """Where the lines end that are further in than `indent`, with blank ones between, from the line at `at`."""
+    deeper = re.compile(
+        rb"(?:(?:[ \t]*+\r?\n)*+[ \t]{%d,}+[^ \t\r\n][^\n]*+(?:\n|\Z))*+" % (indent + 1) if indent < 1000 else rb""
+    )
+    found = deeper.match(content, at)
+    return found.end() if found is not None else at
 
 
 def line_end(content: bytes, start: int) -> tuple[int, int]:

@@ -15,6 +15,7 @@ TWICE = "HANDLE_TWICE"
 MISPLACED = "HANDLE_MISPLACED"  # where it is no value, or where the next view would show it
 REMAINDER_MISSING = "REMAINDER_MISSING"
 REMAINDER_MOVED = "REMAINDER_MOVED"
+TOO_LONG = "EDIT_TOO_LONG"
 NOT_WELL_FORMED = "EDIT_NOT_WELL_FORMED"
 
 CODES = frozenset(value for name, value in dict(globals()).items() if name.isupper() and isinstance(value, str))

@@ -9,7 +9,7 @@ since programs that find both equal take the view for the file (hazard P84).
 
 from __future__ import annotations
 
-from pincer_trace.plaintext import formats
+from pincer_trace.plaintext.formats import JSON, OPAQUE
 from pincer_trace.plaintext.handles import LENGTH, Handle
 from pincer_trace.plaintext.pieces import Malformed
 
@@ -17,12 +17,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pincer_trace.plaintext.formats import Format
     from pincer_trace.plaintext.kinds import Kind
-    from pincer_trace.plaintext.pieces import Line
+    from pincer_trace.plaintext.pieces import Line, Piece
 
     Issue = Callable[[bytes, str], Handle]
 
 REMAINDER = b" rest of the file: keep"
+WINDOW = 32 * 1024  # what is shown begins in the first bytes of a file
 REST_FIELD = "the rest of the file"
 
 
@@ -65,19 +67,19 @@ class View:
     """What is read instead of a file, and what `restoring.restore` needs to make the file again of it.
 
     `text` is for the program. The rest is not: `content` is the file, `cut` where in it the shown part ends, `shown`
-    the lines, `remainder` the handle of all else.
+    the lines, `remainder` the handle of all else, `format` how the text is to be read.
     """
 
-    __slots__ = ("content", "cut", "kind", "mode", "remainder", "shown", "text")
+    __slots__ = ("content", "cut", "format", "kind", "remainder", "shown", "text")
 
     def __init__(
-        self, content: bytes, kind: Kind, mode: Mode, shown: tuple[Shown, ...], cut: int, remainder: Handle, text: bytes
+        self, content: bytes, kind: Kind, format: Format, shown: tuple[Shown, ...], remainder: Handle, text: bytes
     ) -> None:
         self.content = content
         self.kind = kind
-        self.mode = mode
+        self.format = format
         self.shown = shown
-        self.cut = cut
+        self.cut = shown[-1].line.end if shown else 0
         self.remainder = remainder
         self.text = text
 
@@ -92,45 +94,52 @@ class View:
 
 def summarise(content: bytes, kind: Kind, issue: Issue, mode: Mode = DEFAULT) -> View:
     """The view of `content`. `issue` gives the handle for a value and the name that a person is told of it."""
+    lines: list[Line] = []
     try:
-        lines = _chosen(content, kind, mode) if mode.names else []
+        lines = _chosen(content, kind.format, mode) if mode.names else []
     except Malformed:
-        kind = type(kind)(formats.OPAQUE, kind.name)
-        lines = []
-    shown = tuple(_shown(content, line, issue, mode) for line in lines)
-    cut = lines[-1].end if lines else 0
-    remainder = issue(_hidden(content, lines, cut), REST_FIELD)
-    last = kind.format.last(remainder.text.encode() + REMAINDER, lines[-1] if lines else None)
+        kind = kind.opaque()
+    format = kind.format if mode.names and (lines or kind.format is not JSON) else OPAQUE
+    shown = tuple(_shown(content, line, issue, mode, format.quote) for line in lines)
+    remainder = issue(_hidden(content, lines), REST_FIELD)
+    last = format.last(remainder.text.encode() + REMAINDER, lines[-1] if lines else None)
     text = b"".join([each.text for each in shown]) + last
     if len(text) == len(content):
         text += b"\n"
-    return View(content, kind, mode, shown, cut, remainder, text)
+    return View(content, kind, format, shown, remainder, text)
 
 
-def _chosen(content: bytes, kind: Kind, mode: Mode) -> list[Line]:
+def _chosen(content: bytes, format: Format, mode: Mode) -> list[Line]:
     """The lines from the front that fit into the bounds, together with the last one that they make necessary."""
     chosen: list[Line] = []
+    taken = 0
     items, size = 0, 0
     placeholder = b"-" * LENGTH
-    for line in kind.format.lines(content):
+    for line in format.lines(content, WINDOW):
+        if line.broken:
+            break
         values = [piece for piece in line.pieces if piece.shown is None]
         items += len(values)
-        size += sum(_width(piece.shown, piece.end - piece.start, mode) for piece in line.pieces) + 1
-        if items > mode.items or size + len(kind.format.last(placeholder + REMAINDER, line)) + 1 > mode.characters:
+        size += sum(_width(piece, mode, format) for piece in line.pieces) + 1
+        if items > mode.items or size + len(format.last(placeholder + REMAINDER, line)) + 1 > mode.characters:
             break
         chosen.append(line)
-    return chosen
+        if not line.goes_on:
+            taken = len(chosen)
+    return chosen[:taken]
 
 
-def _width(shown: bytes | None, length: int, mode: Mode) -> int:
-    return len(shown) if shown is not None else LENGTH + len(_suffix(length, mode))
+def _width(piece: Piece, mode: Mode, format: Format) -> int:
+    if piece.shown is not None:
+        return len(piece.shown)
+    return LENGTH + len(_suffix(piece.end - piece.start, mode)) + 2 * len(format.quote)
 
 
 def _suffix(length: int, mode: Mode) -> bytes:
     return b"~%d" % length if mode.lengths else b""
 
 
-def _shown(content: bytes, line: Line, issue: Issue, mode: Mode) -> Shown:
+def _shown(content: bytes, line: Line, issue: Issue, mode: Mode, quote: bytes) -> Shown:
     text: list[bytes] = []
     handles: list[Handle] = []
     field = line.field.decode("ascii", "replace")
@@ -140,17 +149,17 @@ def _shown(content: bytes, line: Line, issue: Issue, mode: Mode) -> Shown:
             continue
         handle = issue(content[piece.start : piece.end], field)
         handles.append(handle)
-        text.append(handle.text.encode() + _suffix(piece.end - piece.start, mode))
+        text.append(quote + handle.text.encode() + _suffix(piece.end - piece.start, mode) + quote)
     text.append(b"\n")
     return Shown(line, b"".join(text), tuple(handles))
 
 
-def _hidden(content: bytes, lines: list[Line], cut: int) -> bytes:
+def _hidden(content: bytes, lines: list[Line]) -> bytes:
     """What is in no line, and what follows the values of one: the remainder's value."""
     hidden, at = [], 0
     for line in lines:
         hidden.append(content[at : line.start])
         hidden.append(content[line.stop : line.end])
         at = line.end
-    hidden.append(content[cut:] if lines else content)
+    hidden.append(content[at:])
     return b"".join(hidden)

@@ -12,29 +12,53 @@ if TYPE_CHECKING:
 
 
 class Format:
-    """One format: the module with its `lines`, and how a comment begins, where it has any."""
+    """One format: the module with its `lines`, how a comment begins where it has any, and quotes around a handle.
 
-    __slots__ = ("_module", "comment", "name")
+    `heads`: the first line names what is in the others.
+    """
 
-    def __init__(self, name: str, module: str, comment: bytes = b"") -> None:
+    __slots__ = ("_module", "comment", "heads", "name", "quote")
+
+    def __init__(
+        self, name: str, module: str = "", *, comment: bytes = b"", quote: bytes = b"", heads: bool = False
+    ) -> None:
         self.name = name
         self._module = module
         self.comment = comment
+        self.quote = quote
+        self.heads = heads
 
-    def lines(self, content: bytes) -> Iterator[Line]:
-        """What of the content may be shown, from the front. Raises Malformed where it is not of this format."""
+    def lines(self, content: bytes, limit: int | None = None) -> Iterator[Line]:
+        """What of the content may be shown, from the front. Raises Malformed where it is not of this format.
+
+        With a `limit`, of what begins before it: no search goes further.
+        """
         if not self._module:
             return iter(())
-        found: Iterator[Line] = import_module(f"{__name__}.{self._module}").lines(content)
+        found: Iterator[Line] = import_module(f"{__name__}.{self._module}").lines(
+            content, len(content) if limit is None else limit
+        )
         return found
 
     def last(self, remainder: bytes, line: Line | None) -> bytes:
         """The last line of a view, for the remainder; `line` is the one before."""
+        if self is JSON:
+            from pincer_trace.plaintext.formats import json
+
+            return json.last(remainder, line)
         return (self.comment + b" " if self.comment else b"") + remainder + b"\n"
 
     def __repr__(self) -> str:
         return f"Format({self.name})"
 
 
-OPAQUE = Format("unknown", "")
-DOTENV = Format("dotenv", "dotenv", b"#")
+OPAQUE = Format("unknown")
+DOTENV = Format("dotenv", "dotenv", comment=b"#")
+INI = Format("INI", "ini", comment=b"#")
+TOML = Format("TOML", "toml", comment=b"#", quote=b'"')
+YAML = Format("YAML", "yaml", comment=b"#")
+JSON = Format("JSON", "json", quote=b'"')
+CSV = Format("CSV", "csv", heads=True)
+NETRC = Format("netrc", "netrc", comment=b"#")
+PEM = Format("PEM", "pem")
+GIT_CREDENTIALS = Format("git credentials", "credentials")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from pincer_trace.plaintext.names import is_name
-from pincer_trace.plaintext.pieces import Line, Piece, line_end
+from pincer_trace.plaintext.pieces import Line, Piece, comment_start, line_end
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,14 +17,13 @@ if TYPE_CHECKING:
 _ENTRY = re.compile(rb"[ \t]*+(export[ \t]++)?([A-Za-z_][\w.-]*+)[ \t]*+=(?!=)[ \t]*+", re.ASCII)
 _QUOTED = re.compile(rb"""\$?+(?:"(?:[^"\\]++|\\.)*+"|'[^']*+'|`(?:[^`\\]++|\\.)*+`)""", re.DOTALL)
 _OPENED = re.compile(rb"""\$?+["'`]""")
-_COMMENT = re.compile(rb"[ \t]++#|[ \t]*+\r?+\Z")
 _REST = re.compile(rb"[ \t]*+(?:#[^\n]*+)?+(?=\r?\n|\r?\Z)")
 
 
-def lines(content: bytes) -> Iterator[Line]:
+def lines(content: bytes, limit: int) -> Iterator[Line]:
     """The entries, in order."""
     at, size = 3 if content.startswith(b"\xef\xbb\xbf") else 0, len(content)
-    while at < size:
+    while at < min(size, limit):
         found = _ENTRY.match(content, at)
         if found is None:
             at = line_end(content, at)[1]
@@ -47,8 +46,7 @@ def _value(content: bytes, start: int) -> tuple[int, int, str]:
         at = quoted.end()
     text, end = line_end(content, at)
     if at == start and _OPENED.match(content, at) is None:
-        comment = _COMMENT.search(content, at, text) if content[at : at + 1] != b"#" else None
-        return (comment.start() if comment is not None else text), end, ""
+        return comment_start(content, at, text), end, ""
     if at > start and _REST.match(content, at) is not None:
         return at, end, ""
     rest = content[at:text]

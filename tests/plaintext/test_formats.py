@@ -1,0 +1,118 @@
+"""What a view shows of each format, and that no edit of it brings anything else to light."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from plaintext.samples import SAMPLES, SECRET
+from plaintext.views import view_of
+
+from pincer_trace.plaintext.restoring import Restored, restore
+from pincer_trace.plaintext.summary import Mode, View
+
+WIDE = Mode("wide", items=100, characters=10_000)  # all that any view of it could show
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_view_shows_names_and_no_secret(name: str) -> None:
+    for mode in (WIDE, Mode("default")):
+        view = view_of(name, SAMPLES[name], mode)
+        assert SECRET not in view.text
+        answer = restore(view.text, view)
+        assert isinstance(answer, Restored)
+        assert answer.content == SAMPLES[name]
+        longer = restore(view.text + b"\n", view)
+        assert isinstance(longer, Restored), longer
+        assert longer.content.startswith(SAMPLES[name])
+
+
+WORDS = st.sampled_from(
+    [
+        *(
+            b"\n",
+            b'"',
+            b"'",
+            b"`",
+            b"=",
+            b": ",
+            b"#",
+            b"# ",
+            b" ",
+            b"  ",
+            b"\\",
+            b"$(",
+            b")",
+            b"{",
+            b"}",
+            b"[",
+            b"]",
+            b",",
+        ),
+        *(
+            b"- ",
+            b"|\n",
+            b"A=",
+            b"name,",
+            b"key,",
+            b'"x": ',
+            b"a: ",
+            b"a = ",
+            b"[a]\n",
+            b"---\n",
+            b'"""',
+            b"'''",
+            b"~1",
+        ),
+        *(b"machine ", b"password ", b"macdef x\n", b"https://", b"@github.com", b"\r", b"\0"),
+        *(b"-----BEGIN RSA PRIVATE KEY-----\n", b"-----END RSA PRIVATE KEY-----\n"),
+    ]
+)
+
+
+def edit(data: st.DataObject, view: View) -> bytes:
+    """A text made of the view's pieces: handles, words and marks, moved, removed, doubled and mixed with others."""
+    if data.draw(st.booleans()):
+        parts = re.split(rb"(?<=\n)", view.text)
+    else:
+        parts = re.split(rb"(pincer:[a-z2-7]{26}|[\n\"'=:,#{}\[\]])", view.text)
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(parts) - 1))
+        other = data.draw(st.integers(0, len(parts) - 1))
+        match data.draw(st.sampled_from(["insert", "swap", "delete", "move", "replace"])):
+            case "insert":
+                parts.insert(at, data.draw(WORDS))
+            case "swap":
+                parts[at], parts[other] = parts[other], parts[at]
+            case "delete" if len(parts) > 1:
+                del parts[at]
+            case "move":
+                parts.insert(other, parts.pop(at))
+            case "replace":
+                parts[at] = data.draw(WORDS)
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_no_edit_brings_a_hidden_byte_to_light(name: str) -> None:
+    accepted: Counter[bool] = Counter()
+
+    @settings(max_examples=60)
+    @given(st.data())
+    def attempt(data: st.DataObject) -> None:
+        view = view_of(name, SAMPLES[name])
+        for _ in range(2):
+            answer = restore(edit(data, view), view)
+            accepted[isinstance(answer, Restored)] += 1
+            if not isinstance(answer, Restored):
+                return
+            view = view_of(name, answer.content)
+            for mode in (WIDE, Mode("default")):
+                assert SECRET not in view_of(name, answer.content, mode).text
+
+    attempt()
+    assert accepted[True] >= 5
+    assert accepted[False] >= 5
