@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+REFUSED = 123  # the command succeeded, and --fail-on counts what was refused in its run as a failure
 FAILURE = 125  # our own failure, as `env`, `timeout` and `nohup` report theirs
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127

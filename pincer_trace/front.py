@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pincer_trace.ledger import Session
     from pincer_trace.options import RunOptions
     from pincer_trace.profile import Places, Profile
+    from pincer_trace.review.outputs import Outputs
     from pincer_trace.twin.intent import Intent
     from pincer_trace.twin.process import Companion
     from pincer_trace.worker import Plan
@@ -55,10 +56,12 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
     except OSError as error:
         raise UserError(f"the working directory cannot be used: {error.strerror}; nothing was started") from error
     directory = _reserve(options.session_dir)
-    companion = None
+    companion = outputs = None
     try:
+        outputs = _outputs(options)
         cache = _cache_directory()
-        places = Places.of(here, os.environ, command, [directory])
+        kept = outputs.paths if outputs is not None else ()
+        places = Places.of(here, os.environ, command, [directory], kept)
         _check_imports(places)
         opened = {name: getattr(options, name) for name in ("allow_write", "allow_connect", "allow_net", "protect")}
         overlay = Overlay(**opened)
@@ -77,6 +80,8 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
         if companion is not None:
             companion.end()
         remove(directory)
+        if outputs is not None:
+            outputs.discard()
         raise
     floor = plan.floor
     judged_by = {  # what `review` loads the profile from again
@@ -136,11 +141,20 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
         if descriptor > 2:
             os.close(descriptor)
     try:
-        return _Front(engine, ours, session, notices, quiet=options.quiet).wait()
+        return _Front(engine, ours, session, notices, outputs, quiet=options.quiet).wait()
     finally:
         if companion is not None and options.leftover != "keep":
             companion.end()
         ours.close()
+
+
+def _outputs(options: RunOptions) -> Outputs | None:
+    """The files that are written at the end; None where none are, and the exit status is the command's. UserError."""
+    if options.report is None and options.sarif is None and options.fail_on == "never":
+        return None
+    from pincer_trace.review.outputs import Outputs
+
+    return Outputs(options)
 
 
 def _reserve(session_dir: str | None) -> str:
@@ -298,11 +312,21 @@ def _send(control: socket.socket, message: str) -> None:
 class _Front:
     """Waits for the engine's word and for signals, until the run has ended."""
 
-    def __init__(self, engine: int, control: socket.socket, session: Session, notices: Notices, *, quiet: bool) -> None:
+    def __init__(
+        self,
+        engine: int,
+        control: socket.socket,
+        session: Session,
+        notices: Notices,
+        outputs: Outputs | None,
+        *,
+        quiet: bool,
+    ) -> None:
         self._engine = engine
         self._control = control
         self._session = session
         self._notices = notices
+        self._outputs = outputs
         self._quiet = quiet
         self._worker = -1  # a pidfd
         self._listener = -1
@@ -377,11 +401,11 @@ class _Front:
                 if int(number) == NOT_EXECUTABLE:
                     message += self._refusal()
                 self._last_line(message, always=True)
-                return int(number)
+                return self._told(int(number))
             elif word == b"exit":
                 number, _, message = rest.partition(b" ")
                 self._last_line(message)
-                return self._leave(int(number))
+                return self._leave(self._told(int(number)))
         return None
 
     def _stop(self, number: int) -> None:
@@ -413,6 +437,10 @@ class _Front:
         said = f"; {rule} denies exec of {refused[-1]['path']}: {refused[-1]['reason']}"
         return paths.display(said, 2000).encode() + f"; log: pincer-trace log {self._session.selector}".encode()
 
+    def _told(self, status: int) -> int:
+        """`status` as --fail-on has it, when the reports are written."""
+        return status if self._outputs is None else self._outputs.finish(self._session.path, status)
+
     def _leave(self, status: int) -> int:
         """`status` is the worker's exit status, or minus its signal. A shell in between must know of a Ctrl-C."""
         if status == -signal.SIGINT:
@@ -439,4 +467,4 @@ class _Front:
                 break
             select.select([], [], [], 0.002)
         say("the supervisor ended unexpectedly: every process of the run was ended; what it did is in the log")
-        return FAILURE
+        return self._told(FAILURE)

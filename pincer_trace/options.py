@@ -126,6 +126,19 @@ TABLE = (
         "in the background.",
     ),
     Option(
+        "report", ("--report",), TEXT, metavar="FILE",
+        text="When the run has ended, write what `pincer-trace report --json` tells to FILE.",
+    ),
+    Option(
+        "sarif", ("--sarif",), TEXT, metavar="FILE",
+        text="When the run has ended, write what was refused to FILE, as SARIF 2.1.0.",
+    ),
+    Option(
+        "fail_on", ("--fail-on",), CHOICE, choices=("never", "deny", "confirm"), default="never",
+        text="Exit with 123 where the command succeeded and something was refused (deny), or was refused or needed a "
+        "confirmation (confirm).",
+    ),
+    Option(
         "quiet", ("-q", "--quiet"), FLAG,
         text="Do not print our own first and last line.",
     ),
@@ -137,8 +150,9 @@ class RunOptions:
     """What one run was asked to do. Texts are as `sys.argv` has them (`os.fsencode` gives the bytes)."""
 
     __slots__ = (
-        "allow_connect", "allow_net", "allow_write", "command", "confirm", "durable", "leftover", "model", "pass_env",
-        "pass_fd", "profile", "protect", "quiet", "require", "session_dir", "task", "twin", "ui",
+        "allow_connect", "allow_net", "allow_write", "command", "confirm", "durable", "fail_on", "leftover", "model",
+        "pass_env", "pass_fd", "profile", "protect", "quiet", "report", "require", "sarif", "session_dir", "task",
+        "twin", "ui",
     )  # fmt: skip
 
     def __init__(self, command: list[str]) -> None:
@@ -159,6 +173,9 @@ class RunOptions:
         self.twin = "inline"
         self.ui = "auto"
         self.durable = False
+        self.report: str | None = None
+        self.sarif: str | None = None
+        self.fail_on = "never"
         self.quiet = False
 
 

@@ -14,8 +14,10 @@ import pytest
 from pincer_trace import cli, options
 
 ROOT = Path(__file__).resolve().parent.parent
-TEXTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "docs/threats.md", "docs/architecture.md")]
-README, CONTRIBUTING, THREATS, ARCHITECTURE = (path.read_text() for path in TEXTS)
+TEXTS = [
+    ROOT / name for name in ("README.md", "CONTRIBUTING.md", "docs/threats.md", "docs/architecture.md", "docs/ci.md")
+]
+README, CONTRIBUTING, THREATS, ARCHITECTURE, CI = (path.read_text() for path in TEXTS)
 TESTING = (ROOT / "docs/testing.md").read_text()  # tests/testing/test_tutorial.py does what it says
 ROWS = {int(n): row for n, row in re.findall(r"^\| P(\d+) \|(.*)\|$", THREATS, re.M)}
 NAMES = {
@@ -84,12 +86,16 @@ def blocks(text: str) -> list[str]:
 
 
 COMMANDS = sorted(
-    {line for text in (README, CONTRIBUTING) for line in blocks(text) if line.startswith("pincer-trace ")}
+    {line for text in (README, CONTRIBUTING, CI) for line in blocks(text) if line.startswith("pincer-trace ")}
 )
 RUNS = [line for line in COMMANDS if " -- " in line and "[OPTIONS]" not in line]
 SUBCOMMANDS = [line for line in COMMANDS if " -- " not in line]
 SPOKEN = sorted(
-    set(re.findall(r"`(pincer-trace [a-z][^`]*)`", "\n".join((README, CONTRIBUTING, THREATS, ARCHITECTURE, TESTING))))
+    set(
+        re.findall(
+            r"`(pincer-trace [a-z][^`]*)`", "\n".join((README, CONTRIBUTING, THREATS, ARCHITECTURE, TESTING, CI))
+        )
+    )
 )
 
 

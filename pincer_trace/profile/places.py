@@ -89,11 +89,18 @@ class Places:
         return {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod
-    def of(cls, cwd: str, environ: Mapping[str, str], command: str | None, extra: Iterable[str] = ()) -> Places:
+    def of(
+        cls,
+        cwd: str,
+        environ: Mapping[str, str],
+        command: str | None,
+        extra: Iterable[str] = (),
+        kept: Iterable[str] = (),
+    ) -> Places:
         """The places of a run started in `cwd` with `environ`.
 
         `command` is the started executable as found on PATH. `extra` names more directories of pincer-trace's
-        own, such as that of `--session-dir`.
+        own, such as that of `--session-dir`; `kept` files that the run writes for somebody else to read.
         """
         here = _real(cwd)
         account = _account_home()
@@ -106,7 +113,7 @@ class Places:
         more = tuple(_real(directory) for directory in extra)
         tmp = _real(environ["TMPDIR"]) if os.path.isabs(environ.get("TMPDIR", "")) else _TMP
         holders = (workspace, *homes, tmp, _TMP)
-        own, exposed = _own_directories((state, config + b"/pincer-trace", *more), holders)
+        own, exposed = _own_directories((state, config + b"/pincer-trace", *more, *map(_real, kept)), holders)
         return cls(
             cwd=here,
             workspace=workspace,

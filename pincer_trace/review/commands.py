@@ -182,20 +182,13 @@ def report(session: str | None, as_json: bool, session_dir: str | None) -> None:
 
     from pincer_trace.cli import Printer
     from pincer_trace.ledger import read
-    from pincer_trace.ledger.verify import Walk
-    from pincer_trace.review.account import Account
     from pincer_trace.review.page import Page
+    from pincer_trace.review.told import of_session
     from pincer_trace.ui.progress import of_ledger
 
     path = read.find_session(session, session_dir)
-    facts = read.load_session(path)
-    walk, account = Walk(facts), Account(facts)
     with of_ledger(path) as progress:
-        for record in read.entries(path, tell=progress.tell, see=walk.see):
-            account.add(record)
-    if account.ended:
-        facts = read.load_session(path)  # it may have ended while it was read
-    told = account.report(facts, walk.conclude())
+        told = of_session(path, progress.tell)
     if as_json:
         print(json.dumps(told.told(), separators=(",", ":")))
         return
