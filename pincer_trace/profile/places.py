@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _POINTER_BYTES = 4096
 _TMP = b"/tmp"
+# Of two places that are one directory the first counts
+NAMED = ("workspace", "git_common", "cache", "config", "data", "tmp", "home")
 
 
 class Places:
@@ -87,6 +89,15 @@ class Places:
     def told(self) -> dict[str, object]:
         """All of them, as `session.json` keeps them, so that the run can be judged again."""
         return {name: getattr(self, name) for name in self.__slots__}
+
+    def named(self) -> list[tuple[bytes, str]]:
+        """The directories that placeholders stand for, each with one of these, those that lie deepest first."""
+        found: dict[bytes, str] = {}
+        for name in NAMED:
+            directory = self.git_common_dir if name == "git_common" else getattr(self, name)
+            if directory and directory != b"/":
+                found.setdefault(directory, name)
+        return sorted(found.items(), key=lambda item: -len(item[0]))
 
     @classmethod
     def of(

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
     from pincer_trace.profile import Places
 
-# Of two places of one name the first counts.
-PLACES = ("workspace", "git_common", "cache", "config", "data", "tmp", "home")
-
 _PYTHON = 8  # letters that Python's tempfile makes up, of a to z, 0 to 9 and _
 _UUID = rb"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
 _DATE = rb"20\d\d-[01]\d-[0-3]\d(?:[T_ -]?[0-2]\d[:_.-][0-5]\d(?:[:_.-][0-5]\d)?(?:[.,]\d+)?Z?)?"
@@ -40,12 +37,7 @@ class Naming:
 
     def __init__(self, places: Places, pids: Container[int] = ()) -> None:
         self._pids = pids
-        found: dict[bytes, str] = {}
-        for name in PLACES:
-            directory = places.git_common_dir if name == "git_common" else getattr(places, name)
-            if directory and directory != b"/":
-                found.setdefault(directory, name)
-        self._places = sorted(found.items(), key=lambda item: -len(item[0]))
+        self._places = places.named()
 
     def split(self, path: bytes) -> tuple[str, list[bytes]]:
         """The deepest place that an absolute path lies in, and the components below it; "" for the root."""

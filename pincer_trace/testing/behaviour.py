@@ -25,8 +25,9 @@ from pincer_trace.testing.calls import Call, name_of, unversioned
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from pincer_trace.profile import Profile
     from pincer_trace.review.tree import Change
     from pincer_trace.testing.trace import Trace
 
@@ -37,7 +38,9 @@ VERBS = (
 )  # fmt: skip
 _MOST = 6  # names below one directory that are lines of their own
 _MOST_PROTECTED = 20
-_WIDE = frozenset({"{home}/.config", "{home}/.cache", "{home}/.local", "{home}/.local/share", "{home}/.local/state"})
+_OF_USERS = frozenset({"{home}", "{homes}", "{cache}", "{config}", "{data}"})
+_WIDE = frozenset(f"{home}/{name}" for home in ("{home}", "{homes}")
+                  for name in (".cache", ".config", ".local", ".local/share", ".local/state"))  # fmt: skip
 _MAKING = frozenset({effects.CREATE, effects.MKDIR, effects.SYMLINK, effects.MKNOD, effects.LINK, effects.BIND})
 _COMPILED = "__pycache__"  # always one line: the names in it tell the version of Python
 _PROGRAMS = re.compile(r"/(?:usr|bin|sbin)/.+")  # of the system, told by their names
@@ -72,7 +75,8 @@ def behaviour(trace: Trace, *, counts: bool = False, more: Mapping[str, str] | N
     `more` are places beside those of the run, by their names. Raises `UserError` for a log that cannot be relied on.
     """
     lines = [Line(f"exit {trace.exit}", None)]
-    found = _Behaviour(trace, Names(trace.facts, more)).lines()
+    past = Past(trace.session)
+    found = _Behaviour(trace.calls, Names(past.places, more), past.shipped()).lines()
     for verb, name, by in sorted(found, key=lambda key: (VERBS.index(key[0].split()[0]), key)):
         count, call = found[verb, name, by]
         times = f" x{count}" if counts else ""
@@ -106,14 +110,14 @@ _STRICT = _Strict()
 class _Behaviour:
     """The calls of one run, sorted into lines."""
 
-    def __init__(self, trace: Trace, names: Names) -> None:
+    def __init__(self, calls: Sequence[Call], names: Names, profile: Profile) -> None:
         self._names = names
-        self._profile = Past(trace.session).shipped()
+        self._profile = profile
         self._found: dict[Key, tuple[int, Call]] = {}
         tree = Tree()
         made: dict[str, dict[str, Call]] = {}  # by path and program
         touched: dict[str, dict[str, Call]] = {}
-        for call in trace.calls:
+        for call in calls:
             if call.happened and call.changes_files:
                 follow(tree, call.raw, call.by)
                 goal = call.to if call.effect == effects.RENAME else ""
@@ -128,7 +132,7 @@ class _Behaviour:
         self._gone = {path: by for path, by in made.items() if path not in lasting}
         self._made = {change.path for change in self._changes if change.what == CREATED} | self._gone.keys()
         self._touched = touched
-        self._calls = trace.calls
+        self._calls = calls
 
     def lines(self) -> dict[Key, tuple[int, Call]]:
         """Each line, for how many it stands, and one of these."""
@@ -168,12 +172,11 @@ class _Behaviour:
             return
         name = self._name(call.path)
         place, *rest = name.split("/")
-        if place in ("{home}", "{homes}"):
-            keep = 2
-            while "/".join(("{home}", *rest[: keep - 1])) in _WIDE:
-                keep += 1
-            short = "/".join((place, *rest)[:keep])
-            self._add("read", short if len(rest) < keep else f"{short}/**", call.by, call, call.count)
+        if place in _OF_USERS:
+            short, *deeper = place, *rest
+            while deeper and (short == place or short in _WIDE):
+                short += "/" + deeper.pop(0)
+            self._add("read", f"{short}/**" if deeper else short, call.by, call, call.count)
         elif place:
             self._add("read", f"{place}/**", "", call, call.count)
         else:
@@ -302,7 +305,7 @@ def _ancestors(directories: Iterable[str]) -> set[str]:
 
 def _may_be_whole(directory: str) -> bool:
     """Whether its names may become one line: not those of a place itself."""
-    return "/" in directory and directory.replace("{homes}", "{home}", 1) not in _WIDE
+    return "/" in directory and directory not in _WIDE
 
 
 def _without_made_up(name: str) -> str:

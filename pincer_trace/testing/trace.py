@@ -11,6 +11,7 @@ from pincer_trace.errors import UserError
 from pincer_trace.ledger import read
 from pincer_trace.profile import addresses, globs
 from pincer_trace.review.naming import Names
+from pincer_trace.review.past import Past
 from pincer_trace.testing.calls import calls_of
 
 TYPE_CHECKING = False
@@ -96,7 +97,7 @@ class Trace:
     @cached_property
     def names(self) -> Names:
         """The places of the run."""
-        return Names(self.facts)
+        return Names(Past(self.session).places)
 
     @cached_property
     def _read(self) -> tuple[list[Call], list[Process]]:

@@ -185,7 +185,7 @@ def test_a_snapshot_is_made_reviewed_and_held_against_each_run(pytester: pytest.
     written = file.read_text().splitlines()
     assert written[1] == "exit 0"
     assert [line.partition(" by ")[0] for line in written if line.startswith(("write", "temporary"))] == [
-        "write {home}/.cache/kept", "write {workspace}/out", "temporary {workspace}/*",
+        "write {cache}/kept", "write {workspace}/out", "temporary {workspace}/*",
     ]  # fmt: skip
     reviewed = ["# as agreed", *reversed(written)]  # an order says nothing, and comments stay
     file.write_text("\n".join(reviewed))
@@ -209,7 +209,7 @@ def test_a_snapshot_is_made_reviewed_and_held_against_each_run(pytester: pytest.
             "E *denied create /*/home/.npmrc (record *)",
         ]
     )
-    assert "{home}/.cache/kept" not in failed.stdout.str()
+    assert "{cache}/kept" not in failed.stdout.str()
     file.write_text("\n".join(reviewed))
     run("--pincer-update").assert_outcomes(passed=1)
     text = file.read_text().splitlines()
