@@ -1,8 +1,8 @@
 """What the black-box tests share: running a command natively and supervised, as root and as a user, and
 comparing.
 
-Only the command line is used (`pincer-trace [OPTIONS] -- COMMAND`, `log --json`), never the package's
-modules, so that these tests hold for any rewrite of the inside. Environment variables:
+Only the command line is used (`pincer-trace [OPTIONS] -- COMMAND`, `log --json`) and what the package offers for tests,
+never the modules inside, so that these tests hold for any rewrite of them. Environment variables:
 
     PINCER_TEST_PYTHON       an interpreter with pincer-trace that an unprivileged user may run
     PINCER_TEST_PREFIX       words instead of the supervisor: `env --` runs native against native
@@ -26,6 +26,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from pincer_trace.testing import Trace
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PREFIX = shlex.split(os.environ.get("PINCER_TEST_PREFIX", ""))
@@ -94,6 +96,8 @@ class Result:
     """What a run gave: the shell's status (128+n for a signal), both outputs, and the decisions of
     its ledger."""
 
+    command: Sequence[str] = ()
+
     def __init__(self, status: int, stdout: bytes, stderr: bytes, log: _Log | None = None) -> None:
         self.status, self.stdout, self.stderr, self._log = status, stdout, stderr, log
 
@@ -115,6 +119,11 @@ class Result:
         """The session's directory."""
         assert self._log is not None
         return self._log.session()
+
+    @functools.cached_property
+    def trace(self) -> Trace:
+        """The run as the pytest plugin gives one, with its assertions."""
+        return Trace(str(self.session), self.command, self.status, self.stdout, self.stderr)
 
     def denied(self, path: str | Path | None = None) -> list[dict[str, Any]]:
         """Decisions whose verdict is not allow, of one path or of all."""
@@ -198,7 +207,9 @@ class Runner:
         sessions.mkdir(mode=0o700)
         os.chown(sessions, self.identity.uid, self.identity.gid)
         ours = [self.identity.python, "-I", "-m", "pincer_trace", "--session-dir", str(sessions), *options, "--"]
-        return self._run([*ours, *command], sessions, how)
+        result = self._run([*ours, *command], sessions, how)
+        result.command = command
+        return result
 
     def _run(self, words: list[str], sessions: Path | None, how: dict[str, Any]) -> Result:
         cwd, timeout = how.pop("cwd", self.work), how.pop("timeout", 60)

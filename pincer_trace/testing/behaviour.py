@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     Key = tuple[str, str, str]  # verb, name, by
 
 VERBS = (
-    "deny", "run", "connect", "listen", "delete", "write", "chmod", "chown", "xattr", "temporary", "read",
+    "deny", "run", "connect", "listen", "delete", "write", "chmod", "chown", "xattr", "temporary", "view",
+    "read",
 )  # fmt: skip
 _MOST = 6  # names below one directory that are lines of their own
 _MOST_PROTECTED = 20
@@ -167,8 +168,9 @@ class _Behaviour:
 
     def _add_read(self, call: Call) -> None:
         """Of what lies elsewhere in the system, and in the work tree, only where: that is the same for all programs."""
-        if self._is_protected(effects.READ, call.path):
-            self._add("read", self._name(call.path, whole=True), call.by, call, call.count)
+        if call.viewed or self._is_protected(effects.READ, call.path):
+            verb = "view" if call.viewed else "read"
+            self._add(verb, self._name(call.path, whole=True), call.by, call, call.count)
             return
         name = self._name(call.path)
         place, *rest = name.split("/")

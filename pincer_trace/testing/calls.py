@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from pincer_trace import effects, paths
 from pincer_trace.ledger import read
+from pincer_trace.profile.model import VIEW
 from pincer_trace.review.tree import stays
 
 TYPE_CHECKING = False
@@ -80,6 +81,11 @@ class Call:
         return self.raw["kind"] in ("intent", "reads")
 
     @property
+    def viewed(self) -> bool:
+        """Whether what was read is a view, with handles in the place of secrets."""
+        return self.allowed and self.verdict == VIEW
+
+    @property
     def happened(self) -> bool:
         """Whether it was done, or may have been: its end is not known."""
         return self.allowed and self.outcome in ("done", read.UNKNOWN)
@@ -101,6 +107,7 @@ class Call:
             f" {arrow} {paths.named(self.to)}" if self.to else ""
         )
         word = ("denied" if not self.allowed else "allowed") + (" (confirmed)" if self.confirmed else "")
+        what += " as a view" if self.viewed else ""
         outcome = "" if self.outcome == "done" or not self.allowed else f", {self.outcome}"
         times = f" x{self.count}" if self.count > 1 else ""
         by = self.process.line(self.program) if self.process is not None else paths.display(self.program, 60)

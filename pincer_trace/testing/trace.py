@@ -148,6 +148,16 @@ class Trace:
         if not found:
             self._fail(f"{what} was never asked for, expected to be allowed", self._near(effect, path), "nearest")
 
+    def assert_viewed(self, path: str | PathLike[str]) -> None:
+        """It was read, and each time what was read is a view, with handles in the place of secrets."""
+        __tracebackhide__ = True
+        found = self.find(effects.READ, path)
+        plain = [call for call in found if not call.viewed]
+        if plain:
+            self._fail(f"{_what(effects.READ, path)} was no view each time, expected one", plain)
+        if not found:
+            self._fail(f"{_what(effects.READ, path)} was never asked for, expected a view", self._near("read", path))
+
     def assert_no_denials(self) -> None:
         """Nothing was refused that would pass without supervision."""
         __tracebackhide__ = True

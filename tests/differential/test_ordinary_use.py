@@ -67,8 +67,9 @@ def test_attributes_that_decide_nothing_are_set_as_without_us(
 )
 def test_what_runs_by_its_mode_keeps_it(runner: support.Runner, repository: Path, path: str) -> None:
     for mode in (0o644, 0o4755, 0o777):
-        done = runner.supervise(["chmod", f"{mode:o}", path])
-        assert (done.status, [entry["effect"] for entry in done.denied()]) == (1, ["chmod"])
+        trace = runner.supervise(["chmod", f"{mode:o}", path]).trace
+        trace.assert_exit(1)
+        trace.assert_denied("chmod", path)
     assert (repository / path).stat().st_mode & 0o7777 == 0o755
 
 
@@ -80,8 +81,10 @@ def test_no_repository_of_another_user_is_made_trusted(runner: support.Runner, r
     inner = repository / "inner"
     shutil.copytree(repository / ".git", inner / ".git")
     os.chown(inner / ".git", support.USER_ID, support.USER_ID)
-    done = runner.supervise(["chown", "-R", "0:0", "inner"])
-    assert done.status == 1 and [entry["effect"] for entry in done.denied()] == ["chown"]
+    trace = runner.supervise(["chown", "-R", "0:0", "inner"]).trace
+    trace.assert_exit(1)
+    trace.assert_denied("chown", "inner/.git")
+    assert len(trace.denials) == 1
     assert (inner / ".git").stat().st_uid == support.USER_ID
 
 
@@ -114,17 +117,20 @@ def test_an_interactive_rebase_works(runner: support.Runner, repository: Path) -
     for n in 1 2 3; do echo $n > f$n; git add f$n; git -c core.hooksPath=/dev/null commit -qm $n; done
     GIT_SEQUENCE_EDITOR='sed -i "2a exec touch ran"' git rebase -q -i HEAD~3 && test -e ran
     """
-    done = runner.supervise(["sh", "-euc", script])
-    assert done.status == 0, done
-    assert done.denied() == []
+    trace = runner.supervise(["sh", "-euc", script]).trace
+    trace.assert_exit(0)
+    trace.assert_no_denials()
 
 
 def test_a_fresh_home_is_furnished(runner: support.Runner) -> None:
     """`mkdir -p` down to a cache that may be written works, and to an application's entry does not."""
-    done = runner.supervise(["sh", "-euc", 'mkdir -p "$HOME/.local/share/uv/cache/x" "$HOME/.cargo/registry/index"'])
-    assert (done.status, done.denied()) == (0, [])
-    done = runner.supervise(["mkdir", "-p", str(runner.home / ".local/share/applications")])
-    assert (done.status, [entry["verdict"] for entry in done.denied()]) == (1, ["confirm"])
+    script = 'mkdir -p "$HOME/.local/share/uv/cache/x" "$HOME/.cargo/registry/index"'
+    trace = runner.supervise(["sh", "-euc", script]).trace
+    trace.assert_exit(0)
+    trace.assert_no_denials()
+    trace = runner.supervise(["mkdir", "-p", str(runner.home / ".local/share/applications")]).trace
+    trace.assert_exit(1)
+    assert [call.verdict for call in trace.denials] == ["confirm"]
 
 
 def test_no_prompt_from_the_cache_directory(runner: support.Runner) -> None:

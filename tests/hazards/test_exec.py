@@ -40,7 +40,7 @@ def test_p42_a_rule_about_a_program_is_not_raced(runner: support.Runner) -> None
     options = ("--quiet", "--protect", str(runner.work / "e"))
     result = runner.supervise([program("p42_exec"), "300", "./t", "e", "t"], options=options)
     assert result.status == 0 and "ran" not in result.out, result
-    assert result.denied(runner.work / "e")
+    result.trace.assert_denied("exec", runner.work / "e")
 
 
 FORMS = r"""
@@ -97,10 +97,9 @@ def test_p43_every_way_of_starting_a_program(runner: support.Runner) -> None:
     failed = {"carriage return": 102, "no interpreter": 102, "no format": 108, "empty": 108, "at, no link": 40}
     codes = {"script": 7, "script of a script": 7, "a shell's fallback": 8}
     assert found == {name: failed.get(name, codes.get(name, 0)) for name in found} and len(found) == 17
-    told = [(Path(d["path"]).name, d["outcome"]) for d in result.decisions if d["effect"] == "exec"]
     outcomes: dict[str, set[str]] = {}
-    for name, outcome in told:
-        outcomes.setdefault(name, set()).add(outcome)
+    for call in result.trace.find("exec"):
+        outcomes.setdefault(Path(call.path).name, set()).add(call.outcome)
     assert {name for name, seen in outcomes.items() if seen == {"ECANCELED"}} >= {"s3", "s4", "s5", "s6"} or not Path(
         "/proc/sys/fs/binfmt_misc/status"
     ).exists(), outcomes

@@ -91,8 +91,8 @@ def test_the_last_line_counts_alike(runner: support.Runner) -> None:
     os.chown(runner.home / "no", runner.identity.uid, runner.identity.gid)
     script = "cat /etc/hosts /etc/hosts; echo x > new; mkdir /usr/pincer-x; cat /etc/shadow; echo x > $HOME/no; exit 0"
     done = runner.supervise(["sh", "-c", script], options=())
-    effects = [entry for entry in done.decisions if entry["kind"] == "intent"]
-    reads = sum(entry["count"] for entry in done.decisions if entry["kind"] == "reads")
-    refused = [entry for entry in done.denied() if not entry.get("native")]
-    assert f"pincer-trace: {len(effects)} effects and {reads} reads allowed, {len(refused)} denied; " in done.err
-    assert len(refused) == (1 if runner.identity.uid else 3)
+    trace = done.trace
+    effects = [call for call in trace.calls if call.allowed and call.effect != "read"]
+    reads = sum(call.count for call in trace.reads)
+    assert f"pincer-trace: {len(effects)} effects and {reads} reads allowed, {len(trace.denials)} denied; " in done.err
+    assert len(trace.denials) == (1 if runner.identity.uid else 3)

@@ -14,6 +14,7 @@ for name in (".ssh/id_ed25519", "notes.txt"):
         open(f"{home}/{name}").read()
     except OSError as error:
         print(name, error.strerror)
+open(".env").read()
 open("made.txt", "w").write("1")
 os.mkdir("sub")
 open("sub/old", "w").close()
@@ -38,6 +39,7 @@ class House:
         (self.home / ".ssh/id_ed25519").write_text("key")
         (self.home / "notes.txt").write_text("notes")
         (self.work / "agent.py").write_text(PROGRAM)
+        (self.work / ".env").write_text("TOKEN=secret\n")
 
 
 @pytest.fixture

@@ -66,6 +66,7 @@ def what_is_accepted(trace: Trace, house: House) -> None:
     trace.assert_unchanged("~/.ssh")
     trace.assert_unchanged(house.work / "gone")  # made, and removed again
     trace.assert_no_network(but=["//127.0.0.0/8:*"])
+    trace.assert_viewed("**/.env")
 
 
 def what_is_said(trace: Trace, house: House) -> None:
@@ -91,6 +92,10 @@ def what_is_said(trace: Trace, house: House) -> None:
     assert "nearest" in nearest
     assert "denied read" in nearest
     assert message(trace.assert_no_denials).startswith("2 denials, expected none\n")
+    assert "notes.txt was no view" in message(trace.assert_viewed, "~/notes.txt")
+    assert "never asked for, expected a view" in message(trace.assert_viewed, "x.env")
+    assert "read .env was allowed" in (said := message(trace.assert_denied, "read", ".env"))
+    assert f"allowed read {house.work}/.env as a view" in said
     for wrong in ("{nowhere}/x", "/a//b", "//10.0.0.1/8:1"):
         with pytest.raises(ValueError, match="is no pattern"):
             trace.assert_only_writes(wrong)
