@@ -32,11 +32,14 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Restored:
-    """The file. `dropped` are the values that are gone with their handles; `kept` says where those of others begin."""
+    """The file. `dropped` are the values that are gone with their handles; `kept` says where those of others begin.
+
+    `summarise` takes `kept`, so that whoever edits a file can go on with the handles that it knows.
+    """
 
     __slots__ = ("content", "dropped", "kept", "values")
 
-    def __init__(self, content: bytes, values: int, dropped: tuple[Handle, ...], kept: tuple[tuple[int, Handle], ...]):
+    def __init__(self, content: bytes, values: int, dropped: tuple[Handle, ...], kept: dict[int, Handle]) -> None:
         self.content = content
         self.values = values
         self.dropped = dropped
@@ -66,16 +69,14 @@ def restore(edited: bytes, view: View, check: Check = lambda handle: None) -> Re
     if isinstance(used, Refusal):
         return used
     if edited == view.text:
-        kept = tuple((piece.start, handle) for handle, (piece, _) in sources(view).items())
+        kept = {piece.start: handle for handle, (piece, _) in sources(view).items()}
         return Restored(view.content, len(kept), (), kept)
     written = tokens.write(edited, view) if view.format is JSON else lines.write(edited, view)
     if isinstance(written, Refusal):
         return written
     content = written.content
     dropped = tuple(handle for handle in view.handles if handle not in used)
-    return _reappears(content, written.copies, view) or Restored(
-        content, len(view.handles), dropped, tuple(written.kept)
-    )
+    return _reappears(content, written.copies, view) or Restored(content, len(view.handles), dropped, written.kept)
 
 
 def _used(edited: bytes, view: View, check: Check) -> set[Handle] | Refusal:

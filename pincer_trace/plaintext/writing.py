@@ -21,7 +21,7 @@ class Writer:
         self.parts: list[bytes] = []
         self.size = 0
         self.copies: list[tuple[int, int, int]] = []  # where it is, where it was, how much
-        self.kept: list[tuple[int, Handle]] = []
+        self.kept: dict[int, Handle] = {}
         self._after = 0  # where in the old content what was written last ends; -1 for a text of its own
 
     @property
@@ -44,7 +44,7 @@ class Writer:
 
     def value(self, handle: Handle, start: int, end: int) -> None:
         """The part for which a handle stands."""
-        self.kept.append((self.size, handle))
+        self.kept[self.size] = handle
         self.copy(start, end)
 
     def line(self, start: int = -1) -> None:
