@@ -17,12 +17,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pincer_trace.broker.desk import Desk
+    from pincer_trace.companion import Companion
     from pincer_trace.ledger import Session
     from pincer_trace.options import RunOptions
     from pincer_trace.profile import Places, Profile
+    from pincer_trace.profile.brokers import Broker
     from pincer_trace.review.outputs import Outputs
     from pincer_trace.twin.intent import Intent
-    from pincer_trace.twin.process import Companion
     from pincer_trace.worker import Plan
 
 _SI_KERNEL = 0x80
@@ -57,6 +59,7 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
         raise UserError(f"the working directory cannot be used: {error.strerror}; nothing was started") from error
     directory = _reserve(options.session_dir)
     companion = outputs = None
+    desks: list[Desk] = []
     try:
         outputs = _outputs(options)
         cache = _cache_directory()
@@ -65,20 +68,26 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
         _check_imports(places)
         opened = {name: getattr(options, name) for name in ("allow_write", "allow_connect", "allow_net", "protect")}
         overlay = Overlay(**opened)
-        profile = load(options.profile or "default", places, overlay=overlay, cache_directory=cache)
+        port_of = _port_of(options, desks)
+        profile = load(options.profile or "default", places, overlay=overlay, cache_directory=cache, port_of=port_of)
         wiring = agents.wire(command, options.command, directory)
         given = environ.for_worker(os.environb, profile, options.confirm, options.pass_env)
         given.environment[b"PINCER_DENIALS"] = os.fsencode(os.path.join(directory, paths.DENIALS_FILE))
+        for desk in desks:
+            desk.fit(given)
         udp = profile.settings.udp == UDP_UNPOLICED
         plan = _plan(options, command, cache, wiring.arguments, given.environment, udp=udp)
         companion = _companion(options, profile)  # before there is anything that it must not hold
+        for desk in desks:
+            desk.start(outlives=options.leftover == "keep")
         intent = _intent(options)
         pane = pane_for(options)
         if wiring.used:
             agents.write_settings(directory)
     except BaseException:
-        if companion is not None:
-            companion.end()
+        for each in (companion, *desks):
+            if each is not None:
+                each.end()
         remove(directory)
         if outputs is not None:
             outputs.discard()
@@ -88,6 +97,7 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
         "profile": profile.paths[0] if is_file(options.profile or "") else options.profile or "default",
         **opened,
         "compiled": cache,
+        "brokers": {name: port for desk in desks for name, port in desk.ports.items()},
         "places": places.told(),
     }
     session = Session.create(
@@ -115,7 +125,7 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
             say(f"{os.path.basename(command)} itself may read its own login: {names}")
         if wiring.said:
             say(wiring.said)
-        for line in given.told():
+        for line in (*given.told(), *(line for desk in desks for line in desk.said)):
             say(line)
         for missing in floor.missing:
             say(f"this kernel lacks {missing}")
@@ -134,8 +144,9 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
         ours.close()
         _be_engine(options, plan, profile, session, engines, intent, companion)
     engines.close()
-    if companion is not None:
-        companion.leave()
+    for each in (companion, *desks):
+        if each is not None:
+            each.leave()
     session.ledger.leave()
     for descriptor in options.pass_fd:
         if descriptor > 2:
@@ -143,8 +154,9 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
     try:
         return _Front(engine, ours, session, notices, outputs, quiet=options.quiet).wait()
     finally:
-        if companion is not None and options.leftover != "keep":
-            companion.end()
+        for each in (companion, *desks):
+            if each is not None and options.leftover != "keep":
+                each.end()
         ours.close()
 
 
@@ -244,6 +256,21 @@ def _companion(options: RunOptions, profile: Profile) -> Companion | None:
         return start(profile, outlives=options.leftover == "keep")
     except OSError as error:
         raise UserError(f"--twin process: no process can be started: {error.strerror}; nothing was started") from None
+
+
+def _port_of(options: RunOptions, desks: list[Desk]) -> Callable[[Broker], int | None]:
+    """Where a broker of this run will listen. The first that may have a key to keep puts the desk into `desks`."""
+
+    def port_of(broker: Broker) -> int | None:
+        if not broker.may_apply(os.environb):
+            return None
+        if not desks:
+            from pincer_trace.broker.desk import Desk
+
+            desks.append(Desk(os.environb, options.pass_env))
+        return desks[0].open(broker)
+
+    return port_of
 
 
 def _check_imports(places: Places) -> None:

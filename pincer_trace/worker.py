@@ -14,6 +14,7 @@ from pincer_trace.errors import NOT_EXECUTABLE, NOT_FOUND, UserError
 from pincer_trace.executor import identity
 from pincer_trace.kernel import libc
 from pincer_trace.kernel.bare import signal
+from pincer_trace.kernel.detachment import close_others
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def _become(plan: Plan, report: int) -> None:
         ):  # Python ignores these two; programs expect the default
             signal.signal(number, signal.SIG_DFL)
         step = "descriptors"
-        _close_others([*plan.keep, report])
+        close_others([*plan.keep, report])
         for descriptor in plan.keep:
             os.set_inheritable(descriptor, True)
         step = "limits"
@@ -179,16 +180,6 @@ def _become(plan: Plan, report: int) -> None:
     except BaseException:  # noqa: BLE001 - the parent must hear of it
         os.write(report, f"{step} 0\n".encode())
     os._exit(126)
-
-
-def _close_others(keep: list[int]) -> None:
-    first = 3
-    for descriptor in sorted(keep):
-        if descriptor >= first:
-            if descriptor > first:
-                libc.call("close_range", first, descriptor - 1, 0)
-            first = descriptor + 1
-    libc.call("close_range", first, 0xFFFFFFFF, 0)
 
 
 def _drop_capabilities() -> None:

@@ -8,6 +8,10 @@ import resource
 from pincer_trace.kernel import libc
 from pincer_trace.kernel.bare import signal
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 _NULL_STREAMS = (0, 1, 2)
 _HEEDED = {  # what cannot be ignored, what `wait` needs, and what the kernel sends for faults of our own
     signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL,
@@ -34,3 +38,14 @@ def detach(*heeded: signal.Signals) -> None:
         os.close(null)
     libc.prctl(libc.PR_SET_DUMPABLE, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def close_others(keep: Iterable[int]) -> None:
+    """Close every descriptor but the standard streams and these."""
+    first = 3
+    for descriptor in sorted(keep):
+        if descriptor >= first:
+            if descriptor > first:
+                libc.call("close_range", first, descriptor - 1, 0)
+            first = descriptor + 1
+    libc.call("close_range", first, 0xFFFFFFFF, 0)

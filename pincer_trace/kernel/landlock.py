@@ -1,7 +1,7 @@
 """The floor: a Landlock domain in which the worker can do no write-class act by itself. landlock(7)
 
-Rights are only handled, never granted: the domain has no rule at all, so nothing needs opening and nothing can go
-stale. File rights, TCP and scopes are in one ruleset (hazard P59): connect and bind are both performed on behalf
+Rights are only handled, never granted: the worker's domain has no rule at all, so nothing needs opening and nothing can
+go stale. File rights, TCP and scopes are in one ruleset (hazard P59): connect and bind are both performed on behalf
 (P78). Reading and execution are not handled here: the reads are judged at the open (P88).
 """
 
@@ -10,6 +10,10 @@ from __future__ import annotations
 import ctypes
 
 from pincer_trace.kernel.libc import call
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 EXECUTE, WRITE_FILE, REMOVE_DIR, REMOVE_FILE = 1 << 0, 1 << 1, 1 << 4, 1 << 5
 MAKE_CHAR, MAKE_DIR, MAKE_REG, MAKE_SOCK = 1 << 6, 1 << 7, 1 << 8, 1 << 9
@@ -29,6 +33,7 @@ _WRITE_CLASS_1 = (
 IOCTL_DEV = 1 << 15
 BIND_TCP, CONNECT_TCP = 1, 2
 SCOPE_ABSTRACT_UNIX_SOCKET, SCOPE_SIGNAL = 1, 2
+_RULE_NET_PORT = 2
 
 
 class Floor:
@@ -66,15 +71,12 @@ class Floor:
         """Put the calling thread and its future children in the domain. Needs no_new_privs. Raises OSError."""
         self._restrict(self.handled_fs, self.handled_net)
 
-    def restrict_to_reading(self) -> None:
-        """The same, and without execution, ioctls of devices, and TCP. Raises OSError."""
+    def restrict_to_reading(self, ports: Sequence[int] = ()) -> None:
+        """The same, and without execution and ioctls of devices; TCP only to these ports. Raises OSError."""
         if self.handled_fs:
-            self._restrict(
-                self.handled_fs | EXECUTE | (IOCTL_DEV if self.abi >= 5 else 0),
-                self.handled_net,
-            )
+            self._restrict(self.handled_fs | EXECUTE | (IOCTL_DEV if self.abi >= 5 else 0), self.handled_net, ports)
 
-    def _restrict(self, handled_fs: int, handled_net: int) -> None:
+    def _restrict(self, handled_fs: int, handled_net: int, ports: Sequence[int] = ()) -> None:
         if not handled_fs:
             return
         import os
@@ -83,6 +85,9 @@ class Floor:
         size = 24 if self.abi >= 6 else 16 if self.abi >= 4 else 8
         ruleset = call("landlock_create_ruleset", ctypes.byref(attribute), size, 0)
         try:
+            for port in ports if handled_net else ():
+                rule = (ctypes.c_uint64 * 2)(CONNECT_TCP, port)  # struct landlock_net_port_attr
+                call("landlock_add_rule", ruleset, _RULE_NET_PORT, ctypes.byref(rule), 0)
             call("landlock_restrict_self", ruleset, 0)
         finally:
             os.close(ruleset)

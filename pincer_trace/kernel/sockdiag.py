@@ -29,7 +29,7 @@ _ASKED = struct.Struct("=BBHIIIII")  # struct unix_diag_req; the last two are th
 _FOUND = struct.Struct("=BBBBIII")  # struct unix_diag_msg
 _ATTRIBUTE = struct.Struct("=HH")
 _INET_ASKED = struct.Struct("=BBBBI2s2s16s16sIII")  # struct inet_diag_req_v2
-_INET_FOUND = struct.Struct("=BBBB2s2s16s16sIIIIIIII")  # inet_diag_msg: 4 the port, 6 the host, at last the inode
+_INET_FOUND = struct.Struct("=BBBB2s2s16s16sIIIIIIII")  # inet_diag_msg: 4 port, 6 host, at last user and inode
 _ANY = 0xFFFFFFFF
 _LISTENING = 1 << 10  # TCP_LISTEN
 _SIZE = 1 << 18
@@ -73,6 +73,21 @@ def tcp_listeners(host: bytes, port: int) -> list[int]:
             if row[4] == port.to_bytes(2, "big") and (not any(here) or here in hosts):
                 found.append(row[-1])
     return found
+
+
+def tcp_owner(host: bytes, port: int, to: int) -> int | None:
+    """Whose the TCP socket is that is bound to this IPv4 address and port, and connected to port `to` there.
+
+    None when there is none any more. Raises OSError.
+    """
+    ends = port.to_bytes(2, "big"), to.to_bytes(2, "big"), host.ljust(16, b"\0"), host.ljust(16, b"\0")
+    asked = socket.AF_INET, socket.IPPROTO_TCP, 0, 0, _ANY, *ends
+    try:
+        for data in _answers(_INET_ASKED.pack(*asked, 0, _ANY, _ANY), 0):
+            return int(_INET_FOUND.unpack_from(data)[-2])
+    except FileNotFoundError:
+        pass
+    return None
 
 
 def _listening(show: int) -> Iterator[tuple[tuple[int, int], Attributes]]:

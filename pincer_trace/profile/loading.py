@@ -17,11 +17,12 @@ from _hashlib import openssl_sha256  # `hashlib` is this and a millisecond of im
 from pincer_trace import __version__, effects, paths
 from pincer_trace.errors import UserError
 from pincer_trace.profile import addresses, globs, model
+from pincer_trace.profile.brokers import Broker
 from pincer_trace.profile.model import ALLOW, BUILT_IN, DENY, GRANT, PROTECTION, Profile, Rule, Settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pincer_trace.profile.globs import Components
     from pincer_trace.profile.places import Places
@@ -34,11 +35,13 @@ if TYPE_CHECKING:
     Passed = tuple[tuple[str, ...], tuple[tuple[str, bytes, Components], ...]]
     # floor, hold, udp, variables that are passed
     Chosen = tuple[str, float, str, tuple[Passed, ...]]
+    # (name, upstream, base URL's variable, variables of keys, file), commands, file:line
+    Brokered = tuple[tuple[str, str, str, tuple[str, ...], str], tuple[tuple[str, bytes, Components], ...], str]
     # description, settings, rows, [(extends value, the file that says so, digest of the file found)],
-    # digest of settings and rows
-    Compiled = tuple[str, Chosen, list[Row], list[tuple[str, str, bytes]], bytes]
+    # digest of settings, rows and brokers, brokers
+    Compiled = tuple[str, Chosen, list[Row], list[tuple[str, str, bytes]], bytes, list[Brokered]]
 
-FORMAT = 5
+FORMAT = 6
 PLACEHOLDERS = (
     "workspace", "git_common", "home", "homes", "cache", "config", "data", "tmp", "state", "path_dirs",
     "self", "interpreter", "command",
@@ -77,9 +80,11 @@ def load(
     overlay: Overlay | None = None,
     cache_directory: str | None = None,
     use_cache: bool = True,
+    port_of: Callable[[Broker], int | None] = lambda _broker: None,
 ) -> Profile:
     """The profile of that name (the user's own, then the shipped ones) or of that file, for these places.
 
+    `port_of` tells where a broker of this run listens on the loopback: None if it does not.
     The cache directory is closed to the worker; without `use_cache` it is only that. Errors: `UserError`, one line that
     names file, line and key.
     """
@@ -92,7 +97,7 @@ def load(
         entry = source.compile_profile(path, content, places)
         if cache_directory and use_cache:
             Cache(cache_directory).put(path, content, entry)
-    description, settings, rows, dependencies, policy = entry
+    description, settings, rows, dependencies, policy, brokered = entry
     files = [path, *(find(value, places, referrer) for value, referrer, _ in dependencies)]
     expansions = _expansions(places)
     rules: list[Rule] = []
@@ -105,6 +110,13 @@ def load(
             logins += [rule.pattern for rule in rules[before:]]
     if overlay:
         rules += _overlay_rules(overlay, places, rules)
+    brokers, ports = [], []
+    for values, started, line_of in brokered:
+        if _is_command(started, expansions, places):
+            broker = Broker(*values, line_of)
+            brokers.append(broker)
+            ports.append(port_of(broker))
+            rules += _broker_rules(broker, ports[-1], places)
     kept = [os.fsencode(os.path.realpath(file)) for file in files]
     if cache_directory:
         kept.append(os.fsencode(os.path.realpath(cache_directory)))
@@ -116,12 +128,13 @@ def load(
     return Profile(
         name,
         tuple(rules),
-        _digest(policy, expansions, places, overlay, closed),
+        _digest(policy, expansions, places, overlay, [*closed, *filter(None, ports)]),
         Settings(*settings[:3], _passed_names(settings[3], expansions, places)),
         description=description,
         paths=tuple(files),
         logins=tuple(dict.fromkeys(logins)),
         repository=places.git_common_dir or b"",
+        brokers=tuple(brokers),
     )
 
 
@@ -408,19 +421,33 @@ def _peers(value: str) -> list[tuple[bytes, Components]]:
     return found
 
 
+def _broker_rules(broker: Broker, port: int | None, places: Places) -> list[Rule]:
+    """The way to a broker is open, the file that holds its key is closed."""
+    rules = []
+    if broker.file:
+        path = os.path.realpath(os.path.join(places.home, os.fsencode(broker.file.removeprefix("~/"))))
+        reason = f"the key of the broker {broker.name}"
+        rules.append(_below_rule(effects.CHANGES | _READ, path, DENY, reason, broker.source, PROTECTION))
+    if port is not None:
+        pattern = b"//127.0.0.1:%d" % port
+        rules.append(Rule(effects.TO_PEERS, pattern, globs.components(pattern), ALLOW, broker.reason, broker.source))
+    return rules
+
+
 def _option_path(value: str, places: Places, option: str) -> bytes:
     if not value or "\0" in value:
         raise UserError(f"{option}: a path is needed, not {value!r}")
     return os.path.realpath(os.path.join(places.cwd, os.fsencode(value)))
 
 
-def digest_of_rows(settings: Chosen, rows: list[Row]) -> bytes:
+def digest_of_rows(settings: Chosen, rows: list[Row], brokers: list[Brokered]) -> bytes:
     """SHA-256 over what decides, in order; file names, lines and comments are not in it."""
     told = []
     for names, patterns, verdict, reason, _, when, exes, commands, protection in rows:
         globs_of = [[(name, text) for name, text, _, _ in group] for group in (patterns, exes, commands)]
         told.append((names, globs_of, verdict, reason, when, protection))
-    return openssl_sha256(repr((FORMAT, settings, told)).encode("utf-8", "surrogateescape")).digest()
+    kept = [(values, commands) for values, commands, _ in brokers]
+    return openssl_sha256(repr((FORMAT, settings, told, kept)).encode("utf-8", "surrogateescape")).digest()
 
 
 def _digest(
@@ -428,7 +455,7 @@ def _digest(
     expansions: dict[str, list[tuple[bytes, Components]]],
     places: Places,
     overlay: Overlay | None,
-    closed: Iterable[bytes],
+    closed: Iterable[bytes | int],
 ) -> bytes:
     """The digest of the compiled profile: its rows, and all that makes rules of them."""
     options: tuple[list[str], ...] = ()

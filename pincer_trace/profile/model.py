@@ -25,6 +25,7 @@ from pincer_trace.profile.globs import matches
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pincer_trace.profile.automaton import State
+    from pincer_trace.profile.brokers import Broker
     from pincer_trace.profile.globs import Components
     from pincer_trace.profile.show import Explanation
 
@@ -231,10 +232,22 @@ class Profile:
     """A loaded profile.
 
     `rules` are in order (files extended first, then the file, options, built in); `logins` are patterns of secrets that
-    the started agent itself may read; `repository` is that of the work tree, if it has one.
+    the started agent itself may read; `repository` is that of the work tree, if it has one; `brokers` those that this
+    command has.
     """
 
-    __slots__ = ("_automaton", "description", "digest", "logins", "name", "paths", "repository", "rules", "settings")
+    __slots__ = (
+        "_automaton",
+        "brokers",
+        "description",
+        "digest",
+        "logins",
+        "name",
+        "paths",
+        "repository",
+        "rules",
+        "settings",
+    )
 
     def __init__(
         self,
@@ -247,6 +260,7 @@ class Profile:
         paths: tuple[str, ...] = (),
         logins: tuple[bytes, ...] = (),
         repository: bytes = b"",
+        brokers: tuple[Broker, ...] = (),
     ) -> None:
         self.name = name
         self.rules = rules
@@ -256,6 +270,7 @@ class Profile:
         self.paths = paths
         self.logins = logins
         self.repository = repository
+        self.brokers = brokers
         for index, rule in enumerate(rules):
             rule.rank = rule.tier * 1_000_000 + index
         self._automaton = Automaton(rules)

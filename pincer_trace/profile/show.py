@@ -176,6 +176,8 @@ def describe(profile: Profile) -> str:
         f"udp     {profile.settings.udp}",
         *([f"passes  {paths.display(', '.join(profile.settings.pass_env))}"] if profile.settings.pass_env else []),
     ]
+    for broker in profile.brokers:
+        out.append(f"keeps   {paths.display(', '.join(broker.variables))} for {broker.upstream} ({broker.source})")
     tier = -1
     head = None
     for rule in sorted(profile.rules, key=lambda r: r.rank, reverse=True):

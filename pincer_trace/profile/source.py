@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 
 from pincer_trace import effects
+from pincer_trace.broker.upstream import Upstream
 from pincer_trace.errors import UserError
 from pincer_trace.paths import display
 from pincer_trace.profile import addresses, globs, loading, model
 
 if TYPE_CHECKING:
-    from pincer_trace.profile.loading import Compiled, Passed, Pattern, Row
+    from collections.abc import Callable
+
+    from pincer_trace.profile.loading import Brokered, Compiled, Passed, Pattern, Row
     from pincer_trace.profile.places import Places
 
 
@@ -45,6 +48,19 @@ class PassEnvTable(msgspec.Struct, forbid_unknown_fields=True):
     command: list[str] | None = None
 
 
+class BrokerTable(msgspec.Struct, forbid_unknown_fields=True):
+    """One `[[broker]]`: keys that stay with the supervisor. One of the same name in a file that extends this one
+    replaces it; without variables there is none.
+    """
+
+    name: Annotated[str, msgspec.Meta(pattern="^[a-z0-9-]{1,32}$")]
+    upstream: str
+    base_url: str
+    variables: list[str]
+    file: str = ""
+    command: list[str] | None = None
+
+
 class SettingsTable(msgspec.Struct, forbid_unknown_fields=True):
     """`[settings]`."""
 
@@ -62,9 +78,11 @@ class ProfileFile(msgspec.Struct, forbid_unknown_fields=True):
     settings: SettingsTable = msgspec.field(default_factory=SettingsTable)
     rule: list[RuleTable] = []
     pass_env: list[PassEnvTable] = []
+    broker: list[BrokerTable] = []
 
 
-_STRUCTS = {"rule": RuleTable, "pass_env": PassEnvTable, "settings": SettingsTable, "": ProfileFile}
+_TABLES = {"rule": RuleTable, "pass_env": PassEnvTable, "broker": BrokerTable}
+_STRUCTS = {**_TABLES, "settings": SettingsTable, "": ProfileFile}
 
 
 def compile_profile(path: str, content: bytes, places: Places) -> Compiled:
@@ -78,8 +96,9 @@ def compile_profile(path: str, content: bytes, places: Places) -> Compiled:
         hold = table.hold or hold
         udp = table.udp or udp
     settings = (floor, hold, udp, tuple(reading.passed))
-    digest = loading.digest_of_rows(settings, reading.rows)
-    return reading.description, settings, reading.rows, reading.dependencies, digest
+    brokers = [broker for broker in reading.brokers.values() if broker[0][3]]
+    digest = loading.digest_of_rows(settings, reading.rows, brokers)
+    return reading.description, settings, reading.rows, reading.dependencies, digest, brokers
 
 
 class _Reading:
@@ -91,6 +110,7 @@ class _Reading:
         self.settings: list[SettingsTable] = []
         self.rows: list[Row] = []
         self.passed: list[Passed] = []
+        self.brokers: dict[str, Brokered] = {}
         self.dependencies: list[tuple[str, str, bytes]] = []
 
     def read(self, path: str, content: bytes, above: tuple[str, ...]) -> None:
@@ -108,10 +128,12 @@ class _Reading:
             other.read(following, text, above)
             self.dependencies += other.dependencies
             self.rows += [row for row in other.rows if row[-1]]
+            self.brokers |= other.brokers  # they keep keys from the command
         self.description = parsed.description or self.description
         self.settings.append(parsed.settings)
         self.rows += [_row(path, lines, index, rule) for index, rule in enumerate(parsed.rule)]
         self.passed += [_passed(path, lines, index, table) for index, table in enumerate(parsed.pass_env)]
+        self.brokers |= {table.name: _broker(path, lines, index, table) for index, table in enumerate(parsed.broker)}
 
     def _follow(self, path: str, key: str, value: str, lines: Lines, above: tuple[str, ...]) -> tuple[str, bytes]:
         where = f"{loading.label(path)}:{lines.of_key(key)}"
@@ -156,7 +178,7 @@ def _explain(message: str, lines: Lines) -> str:
     what, _, place = message.replace(" | null", "", 1).partition(" - at `$")  # TOML has no null
     steps = place.rstrip("`").replace("[", ".").replace("]", "").split(".")[1:]
     table, index, key, where = "", 0, "", ""
-    if steps[:1] in (["rule"], ["pass_env"]) and len(steps) > 1 and steps[1].isdigit():
+    if steps[:1] and steps[0] in _TABLES and len(steps) > 1 and steps[1].isdigit():
         table, index = steps[0], int(steps[1])
         key = steps[2] if len(steps) > 2 else ""
         where = f"{table} {index + 1}: "
@@ -253,8 +275,7 @@ def _row(path: str, lines: Lines, index: int, rule: RuleTable) -> Row:
 
 def _passed(path: str, lines: Lines, index: int, table: PassEnvTable) -> Passed:
     def wrong(key: str, message: str) -> UserError:
-        line = lines.of_key(key, "pass_env", index)
-        return UserError(f"{loading.label(path)}:{line}: pass_env {index + 1}: key '{key}': {message}")
+        return _wrong_in(path, lines, "pass_env", index, key, message)
 
     if not table.names:
         raise wrong("names", "an empty list")
@@ -263,15 +284,49 @@ def _passed(path: str, lines: Lines, index: int, table: PassEnvTable) -> Passed:
             raise wrong("names", f"'{display(name)}' is no name of a variable; a '*' may stand at its end")
     if not table.reason.strip():
         raise wrong("reason", "empty")
-    if table.command is not None and not table.command:
+    return tuple(table.names), _commands(table.command, wrong)
+
+
+def _broker(path: str, lines: Lines, index: int, table: BrokerTable) -> Brokered:
+    def wrong(key: str, message: str) -> UserError:
+        return _wrong_in(path, lines, "broker", index, key, message)
+
+    try:
+        upstream = Upstream.parse(table.upstream)
+    except ValueError as error:
+        raise wrong("upstream", f"'{display(table.upstream)}': {error}") from None
+    if not upstream.is_private:
+        raise wrong("upstream", "http only to this machine: anybody on the way would read the key")
+    for key, names in (("base_url", [table.base_url]), ("variables", table.variables)):
+        for name in names:
+            if not name or not name.isprintable() or set(name) & set("= "):
+                raise wrong(key, f"'{display(name)}' is no name of a variable")
+    if table.base_url in table.variables:
+        raise wrong("base_url", "it holds no key: 'variables' must not name it")
+    if table.file and not table.file.startswith(("/", "~/")):
+        raise wrong("file", "an absolute path, or one that begins with ~/")
+    source = f"{loading.label(path)}:{lines.of_table('broker', index)}"
+    commands = _commands(table.command, wrong)
+    return (table.name, table.upstream, table.base_url, tuple(table.variables), table.file), commands, source
+
+
+def _wrong_in(path: str, lines: Lines, table: str, index: int, key: str, message: str) -> UserError:
+    where = f"{loading.label(path)}:{lines.of_key(key, table, index)}: {table} {index + 1}"
+    return UserError(f"{where}: key '{key}': {message}")
+
+
+def _commands(
+    values: list[str] | None, wrong: Callable[[str, str], UserError]
+) -> tuple[tuple[str, bytes, globs.Components], ...]:
+    if values is not None and not values:
         raise wrong("command", "an empty list")
     commands = []
-    for value in table.command or ():
+    for value in values or ():
         try:
             commands += compile_pattern(value)
         except globs.GlobError as error:
             raise wrong("command", f"'{display(value)}': {error}") from None
-    return tuple(table.names), tuple(commands)
+    return tuple(commands)
 
 
 def compile_pattern(value: str) -> list[tuple[str, bytes, globs.Components]]:

@@ -32,8 +32,9 @@ class Past:
         try:
             self.name, self._compiled = _text(told["profile"]), _text(told["compiled"] or "") or None
             self._options = {name: [_text(each) for each in told[name]] for name in _OPTIONS}
+            self._ports = {_text(name): int(port) for name, port in told.get("brokers", {}).items()}
             self.places = Places(**{name: _restored(name, told["places"][name]) for name in Places.__slots__})
-        except (KeyError, TypeError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError):
             raise UserError(
                 f"session {paths.display(self.id)} does not tell where it ran and with which options: an older version "
                 "of pincer-trace recorded it, so its decisions cannot be made again"
@@ -54,7 +55,14 @@ class Past:
 
     def _load(self, name: str, overlay: Overlay | None) -> Profile:
         named = os.path.abspath(os.path.expanduser(name)) if is_file(name) else name
-        return load(named, self.places, overlay=overlay, cache_directory=self._compiled, use_cache=False)
+        return load(
+            named,
+            self.places,
+            overlay=overlay,
+            cache_directory=self._compiled,
+            use_cache=False,
+            port_of=lambda broker: self._ports.get(broker.name),
+        )
 
     def shipped(self) -> Profile:
         """The default profile that ships, for this run's places: what it protects is protected whoever judged."""

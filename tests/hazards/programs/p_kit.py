@@ -236,7 +236,7 @@ class Live:
     def engine(self) -> int:
         """The front's child, once it has a worker."""
         for _ in until("the engine", PATIENCE):
-            below = [pid for pid in children(self.front) if name(pid) != "pincer-right"]
+            below = [pid for pid in children(self.front) if not name(pid).startswith("pincer-")]
             if len(below) == 1 and children(below[0]):
                 return below[0]
         raise AssertionError
