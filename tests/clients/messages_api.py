@@ -3,7 +3,7 @@ network.
 
 Which turn is served follows from the request alone (how often the assistant has used a tool in it so far),
 so that a retry gets the same answer. Requests without tools (titles, probes) get a short text. All requests
-are kept: a test reads in them what the agent told the model.
+are kept, and the keys that came with them: a test reads in them what the agent told the model.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ class MessagesApi:
         self.turns = turns
         self.requests: list[dict[str, Any]] = []
         self.other: list[str] = []
+        self.keys: list[str] = []
         self._count = itertools.count(1)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = False
@@ -160,6 +161,7 @@ class MessagesApi:
                     return self.refuse()
                 request = json.loads(self.read())
                 api.requests.append(request)
+                api.keys.append(self.headers.get("x-api-key") or self.headers.get("authorization") or "")
                 message = api.answer(request)
                 if not request.get("stream"):
                     return self.reply(200, "application/json", json.dumps(message).encode())

@@ -23,6 +23,7 @@ from messages_api import MessagesApi, say, tool_results, use
 
 pytestmark = [pytest.mark.client, pytest.mark.slow, pytest.mark.timeout(900)]
 PACKAGE = "@anthropic-ai/claude-code"
+KEY = "test-key-of-no-account"
 
 
 def cache() -> Path:
@@ -72,7 +73,7 @@ def run(
     """One `claude -p` run; the result and the JSON that it prints."""
     env = {
         "ANTHROPIC_BASE_URL": api.url,
-        "ANTHROPIC_API_KEY": "test-key-of-no-account",
+        "ANTHROPIC_API_KEY": KEY,
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
         "DISABLE_TELEMETRY": "1",
@@ -154,6 +155,29 @@ def test_claude_code_is_told_of_a_denied_write(runner: support.Runner, claude: P
     assert answer["result"] == "Finished anyway."
     assert result.denied(start_file)
     assert any(entry["path"].startswith(str(new_file)) for entry in result.denied())
+
+
+def test_claude_code_works_with_a_key_that_it_never_holds(runner: support.Runner, claude: Path) -> None:
+    """The key arrives with each request. What leaves in them holds none, whatever its tools look at; nor
+    does what the agent keeps of it.
+    """
+    if support.PREFIX:
+        pytest.skip("natively it holds it")
+    look = (
+        "cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -a -e _API_KEY= -e account\n"
+        "curl -s $ANTHROPIC_BASE_URL/v1/models"
+    )
+    (runner.work / "look.sh").write_text(look + "\n")
+    turns = [[use("Bash", command="sh look.sh", description="look")], [say("Seen.")]]
+    with MessagesApi(turns) as api:
+        result, answer = run(runner, claude, api, supervised=True)
+    assert answer["result"] == "Seen."
+    assert len(api.keys) >= 2 and set(api.keys) == {KEY}
+    (seen,) = final_results(api)
+    assert "-pincer-trace-handle" in seen[1] and "authentication_error" in seen[1]
+    assert KEY not in json.dumps(api.requests) + result.out + result.err
+    kept = [path for path in runner.base.rglob("*") if path.is_file() and not path.is_symlink()]
+    assert kept and not any(KEY.encode() in path.read_bytes() for path in kept)
 
 
 def told(request: dict[str, Any]) -> list[str]:

@@ -25,11 +25,11 @@ ABOVE, BELOW = ":.0", ":.1"
 
 
 def settle(runner: support.Runner) -> None:
-    """What a person has answered once: the theme, this key, that the folder is trusted."""
+    """What a person has answered once: the theme, the handle that a broker gives, that the folder is trusted."""
     answered = {
         "hasCompletedOnboarding": True,
         "theme": "dark",
-        "customApiKeyResponses": {"approved": [KEY[-20:]], "rejected": []},
+        "customApiKeyResponses": {"approved": ["-pincer-trace-handle"], "rejected": []},
         "projects": {str(runner.work): {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}},
     }
     give(runner, runner.home / ".claude.json", json.dumps(answered).encode(), 0o600)
