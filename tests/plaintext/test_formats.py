@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -11,10 +12,26 @@ from hypothesis import strategies as st
 from plaintext.samples import SAMPLES, SECRET
 from plaintext.views import view_of
 
+from pincer_trace.plaintext import formats
+from pincer_trace.plaintext.kinds import Kind
 from pincer_trace.plaintext.restoring import Restored, restore
 from pincer_trace.plaintext.summary import Mode, View
 
 WIDE = Mode("wide", items=100, characters=10_000)  # all that any view of it could show
+
+
+DOCUMENT = (Path(__file__).resolve().parents[2] / "docs/plaintext.md").read_text()
+EXAMPLES = re.findall(r"^`([^`]+)` is\n\n```\n(.*?)```\n\nand is read as\n\n```\n(.*?)```", DOCUMENT, re.M | re.S)
+
+
+@pytest.mark.parametrize(("name", "content", "text"), EXAMPLES, ids=lambda value: value[:20].split("\n")[0])
+def test_the_document_shows_what_is_read(name: str, content: str, text: str) -> None:
+    assert view_of(name, content.encode()).text.decode() == text
+
+
+def test_the_document_has_an_example_of_each_format() -> None:
+    known = {value.name for value in vars(formats).values() if isinstance(value, formats.Format)}
+    assert {Kind.of(name.encode(), content.encode()).format.name for name, content, _ in EXAMPLES} == known
 
 
 @pytest.mark.parametrize("name", SAMPLES)

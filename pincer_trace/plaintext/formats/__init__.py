@@ -46,6 +46,8 @@ class Format:
             from pincer_trace.plaintext.formats import json
 
             return json.last(remainder, line)
+        if self is NETRC:  # a comment there is one word to some parsers
+            return self.comment + remainder.partition(b" ")[0] + b"\n"
         return (self.comment + b" " if self.comment else b"") + remainder + b"\n"
 
     def __repr__(self) -> str:
