@@ -50,7 +50,7 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
     from pincer_trace.ledger import Session
     from pincer_trace.ledger.session import remove
     from pincer_trace.profile import Overlay, Places, is_file, load
-    from pincer_trace.profile.model import UDP_UNPOLICED
+    from pincer_trace.profile.model import OBSERVE, UDP_UNPOLICED
 
     command = worker.find_command(options.command[0], os.environ.get("PATH"))
     try:
@@ -70,6 +70,11 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
         overlay = Overlay(**opened)
         port_of = _port_of(options, desks)
         profile = load(options.profile or "default", places, overlay=overlay, cache_directory=cache, port_of=port_of)
+        observes = profile.settings.mode == OBSERVE
+        if observes:
+            if options.confirm == "ask":
+                raise UserError(f"--confirm ask: the profile {profile.name} refuses nothing; nothing was started")
+            options.confirm = "auto"
         wiring = agents.wire(command, options.command, directory)
         given = environ.for_worker(os.environb, profile, options.confirm, options.pass_env)
         given.environment[b"PINCER_DENIALS"] = os.fsencode(os.path.join(directory, paths.DENIALS_FILE))
@@ -119,6 +124,11 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
     )
     began(session.path)
     notices = Notices(options, pane, session)
+    if observes:
+        say(
+            "NOTHING IS REFUSED IN THIS RUN BUT WHAT PROTECTS PINCER-TRACE ITSELF: the profile "
+            f"{paths.display(profile.name)} observes, and the log tells what would have been refused"
+        )
     if not options.quiet:
         if profile.logins:
             names = ", ".join(paths.display(pattern) for pattern in profile.logins)
@@ -131,7 +141,7 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
             say(f"this kernel lacks {missing}")
         if profile.settings.udp == UDP_UNPOLICED:
             say("UDP is neither judged nor recorded: the profile says udp = 'unpoliced'")
-        if options.confirm == "auto":
+        if options.confirm == "auto" and not observes:
             say("--confirm auto: effects that need a confirmation are allowed and recorded")
         notices.begin(hold=profile.settings.hold if options.confirm == "ask" else None)
     from pincer_trace.kernel import libc

@@ -48,6 +48,7 @@ BOUND = "bound"
 CONDITIONS = (ALWAYS, OWN, OWN_ANCHOR, OWN_ABOVE, GIT_CONFIG, GIT_INERT, GIT_ACTIVE, BOUND)
 
 NOTHING_ALLOWS = "no rule allows it"
+ENFORCE, OBSERVE = "enforce", "observe"
 
 UDP_REFUSED, UDP_UNPOLICED = "refused", "unpoliced"
 
@@ -211,21 +212,28 @@ class Decision:
 class Settings:
     """What a profile says beside its rules. `floor`: "full" is the kernel floor under every file effect; `hold`: for
     how many seconds a call waits for a person's answer; `udp`: whether there are UDP sockets, whose receivers nothing
-    can judge; `pass_env`: variables that the command gets although they hold credentials.
+    can judge; `mode`: "observe" where the rules refuse nothing, and what they would refuse is recorded; `pass_env`:
+    variables that the command gets although they hold credentials.
     """
 
-    __slots__ = ("floor", "hold", "pass_env", "udp")
+    __slots__ = ("floor", "hold", "mode", "pass_env", "udp")
 
     def __init__(
-        self, floor: str = "full", hold: float = 30.0, udp: str = UDP_REFUSED, pass_env: tuple[str, ...] = ()
+        self,
+        floor: str = "full",
+        hold: float = 30.0,
+        udp: str = UDP_REFUSED,
+        mode: str = ENFORCE,
+        pass_env: tuple[str, ...] = (),
     ) -> None:
         self.floor = floor
         self.hold = hold
         self.udp = udp
+        self.mode = mode
         self.pass_env = pass_env
 
 
-_NO_RULE = Decision(DENY, None, NOTHING_ALLOWS)
+_NO_RULE = {ENFORCE: Decision(DENY, None, NOTHING_ALLOWS), OBSERVE: Decision(CONFIRM, None, NOTHING_ALLOWS)}
 
 
 class Profile:
@@ -238,6 +246,7 @@ class Profile:
 
     __slots__ = (
         "_automaton",
+        "_no_rule",
         "brokers",
         "description",
         "digest",
@@ -274,6 +283,7 @@ class Profile:
         for index, rule in enumerate(rules):
             rule.rank = rule.tier * 1_000_000 + index
         self._automaton = Automaton(rules)
+        self._no_rule = _NO_RULE[settings.mode]
 
     def judge(self, effect: str, path: bytes, facts: Facts) -> Decision:
         """The verdict on one effect on one object.
@@ -326,7 +336,7 @@ class Profile:
             if most is not None and rule.verdict == ALLOW:
                 return most.decide()
             return rule.decide()
-        return _NO_RULE
+        return self._no_rule
 
     def settled(self, effect: str, path: bytes) -> Decision | None:
         """What `judge` would say, where it depends on no fact; None where it may."""
@@ -334,7 +344,7 @@ class Profile:
         try:
             return state.settled[effect]
         except KeyError:
-            found = state.settled[effect] = _settled(state, effect)
+            found = state.settled[effect] = _settled(state, effect, self._no_rule)
             return found
 
     def is_closed(self, path: bytes) -> bool:
@@ -427,13 +437,13 @@ def _deciding(state: State, effect: str) -> tuple[Rule, ...]:
     return found
 
 
-def _settled(state: State, effect: str) -> Decision | None:
+def _settled(state: State, effect: str, no_rule: Decision) -> Decision | None:
     """See `Profile.settled`."""
     rules = state.by_effect.get(effect)
     if rules is None:
         rules = _deciding(state, effect)
     if not rules:
-        return _NO_RULE
+        return no_rule
     first = rules[0]
     if first.when or first.exe_components is not None or (first.tier == PROTECTION and first.verdict in {ALLOW, VIEW}):
         return None

@@ -9,7 +9,7 @@ import os
 from pincer_trace import effects, paths
 from pincer_trace.errors import UserError
 from pincer_trace.profile import globs, loading
-from pincer_trace.profile.model import ALLOW, BUILT_IN, DENY, GRANT, PROTECTION
+from pincer_trace.profile.model import ALLOW, BUILT_IN, DENY, GRANT, OBSERVE, PROTECTION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -173,6 +173,7 @@ def describe(profile: Profile) -> str:
         f"digest  {profile.digest.hex()}",
         f"floor   {profile.settings.floor}",
         f"hold    {profile.settings.hold:g} s",
+        *(["mode    observe: nothing is refused but by what is built in"] if profile.settings.mode == OBSERVE else []),
         f"udp     {profile.settings.udp}",
         *([f"passes  {paths.display(', '.join(profile.settings.pass_env))}"] if profile.settings.pass_env else []),
     ]

@@ -67,6 +67,7 @@ class SettingsTable(msgspec.Struct, forbid_unknown_fields=True):
     floor: Literal["full"] | None = None
     hold: Annotated[float, msgspec.Meta(ge=1, le=600)] | None = None  # seconds
     udp: Literal["refused", "unpoliced"] | None = None
+    mode: Literal["enforce", "observe"] | None = None
 
 
 class ProfileFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -90,15 +91,24 @@ def compile_profile(path: str, content: bytes, places: Places) -> Compiled:
     reading = _Reading(places)
     reading.read(path, content, ())
     usual = model.Settings()
-    floor, hold, udp = usual.floor, usual.hold, usual.udp
+    floor, hold, udp, mode = usual.floor, usual.hold, usual.udp, usual.mode
     for table in reading.settings:
         floor = table.floor or floor
         hold = table.hold or hold
         udp = table.udp or udp
-    settings = (floor, hold, udp, tuple(reading.passed))
+        mode = table.mode or mode
+    settings = (floor, hold, udp, mode, tuple(reading.passed))
+    rows = reading.rows if mode != model.OBSERVE else _asking(reading.rows)
     brokers = [broker for broker in reading.brokers.values() if broker[0][3]]
-    digest = loading.digest_of_rows(settings, reading.rows, brokers)
-    return reading.description, settings, reading.rows, reading.dependencies, digest, brokers
+    digest = loading.digest_of_rows(settings, rows, brokers)
+    return reading.description, settings, rows, reading.dependencies, digest, brokers
+
+
+def _asking(rows: list[Row]) -> list[Row]:
+    """The same with a confirmation in place of each refusal: a run that observes confirms all of it, and its records
+    tell what would have been refused, by which rule.
+    """
+    return [(*row[:2], row[2] if row[2] == model.ALLOW else model.CONFIRM, *row[3:]) for row in rows]
 
 
 class _Reading:

@@ -38,6 +38,7 @@ _TEMPORARY = ((b"tmp",), (b"var", b"tmp"), (b"dev", b"shm"), (b"dev", b"mqueue")
 _MOST = 500_000  # distinct things that are kept in memory
 _MOST_KEPT_BACK = 2000
 REFUSED = "refused in that run"
+_BUILT_IN = "built in"
 
 
 class Example:
@@ -220,8 +221,8 @@ class _Session:
                     self._files.add(other)
 
     def _refused(self, record: Record) -> None:
-        if not decided_by_rules(record):
-            self._lessons.left += 1  # by the supervisor itself: no rule would open it
+        if not decided_by_rules(record) or record["rule"] == _BUILT_IN:
+            self._lessons.left += 1  # by the supervisor itself, or by what no rule opens
             return
         path = raw(record["path"])
         said = self._judges[0].decide(record).high

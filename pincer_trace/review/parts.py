@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pincer_trace.effects import LINK, READ, RENAME, SYMLINK, TRUNCATE, UNLINK, WRITE
 from pincer_trace.ledger.read import raw
-from pincer_trace.profile import DENY
+from pincer_trace.profile import ALLOW, DENY
 from pincer_trace.profile.model import NOTHING_ALLOWS, STRICTNESS
 from pincer_trace.twin import codes, facts
 
@@ -56,7 +56,7 @@ def decided_by_rules(record: Record) -> bool:
     if rule:
         return rule != _BUILT_IN
     # No rule: nothing allows it. Else the supervisor had a reason of its own.
-    return verdict_then(record) == DENY and str(record["reason"]).startswith(NOTHING_ALLOWS)
+    return verdict_then(record) != ALLOW and str(record["reason"]).startswith(NOTHING_ALLOWS)
 
 
 def verdict_then(record: Record) -> str:

@@ -74,6 +74,8 @@ def _kept(pasts: list[Past]) -> str:
     """The profile whose protections hold: that of the runs, where it ships and all have it."""
     names = {past.name for past in pasts}
     name = names.pop()
+    if name == "observe":  # whose protections refuse nothing
+        return _DEFAULT
     shipped = os.path.exists(os.path.join(paths.shipped_profiles(), f"{name}.toml"))
     return name if not names and "/" not in name and shipped else _DEFAULT
 
