@@ -111,6 +111,7 @@ class Names:
 
     def _mknod(self, task: Task, dirfd: int, address: int, mode: int, device: int) -> int:
         c = self._c
+        mode &= 0xFFFF  # umode_t: the rest of the register means nothing
         kind = stat.S_IFMT(mode)
         if kind == stat.S_IFDIR:
             raise OSError(errno.EPERM, "mknod")
@@ -122,17 +123,17 @@ class Names:
             if name.endswith(b"/"):
                 raise OSError(errno.ENOENT, name)
             if c.resolver.in_procfs(entry.above.st_dev):
-                os.mknod(name, mode & 0o177777, 0, dir_fd=parent)
+                os.mknod(name, mode, 0, dir_fd=parent)
             target = self._target(entry, None)
             effect = CREATE if kind in (0, stat.S_IFREG) else MKNOD
             if kind in (stat.S_IFCHR, stat.S_IFBLK) and device & 0xFFFFFFFF:  # device 0 is overlayfs's whiteout
                 raise OSError(errno.EPERM, name)  # no worker has CAP_MKNOD; we do not lend ours
             decision = c.authority.demand(task, effect, target)
             arguments = (c.identity.take_mask(c.tasks, task), device & 0xFFFFFFFF)
-            sequence = commit(c, task, effect, target, decision, mode=mode & 0o177777, arguments=arguments)
+            sequence = commit(c, task, effect, target, decision, mode=mode, arguments=arguments)
             c.reads.files.clear()
             with Outcome(c, sequence) as outcome:
-                os.mknod(name, mode & 0o177777, 0, dir_fd=parent)
+                os.mknod(name, mode, 0, dir_fd=parent)
                 outcome.saw(c.provenance.note(parent, name))
             return 0
         finally:

@@ -302,6 +302,17 @@ git submodule --quiet deinit -f new; git submodule --quiet update --init; git st
     assert not result.denied(), result.denied()
 
 
+def test_p86_no_helper_among_the_hooks_by_a_name_of_gits_own(runner: support.Runner) -> None:
+    """In the folder of hooks HEAD and `hooks` are any file: what a hook of the user's calls is not the program's."""
+    prepare(runner)
+    helper = give(runner, runner.work / ".git/hooks/hooks", b"echo fine\n")
+    result = runner.supervise(
+        ["sh", "-c", "cd .git/hooks; for n in hooks HEAD; do true > $n; echo evil >> $n; mv ../../docs/page $n; done"]
+    )
+    assert helper.read_bytes() == b"echo fine\n" and not (helper.parent / "HEAD").exists()
+    assert {record["path"] for record in result.denied()} == {str(helper), str(helper.parent / "HEAD")}
+
+
 def test_p86_hooks_of_the_users_own_template(runner: support.Runner) -> None:
     """`git init` copies them, also into a folder that was there; no other hook gets their names."""
     prepare(runner)

@@ -279,6 +279,8 @@ def makes(bench: Bench) -> None:
         bench.run(f"mkdir('made', {mode:o})", "mkdir", b"made", mode)
     for name, mode in NODES.items():
         bench.run(f"mknod('made', {name})", "mknod", b"made", mode, 0)
+    for high in (1 << 16, 1 << 32, 0xFFFF << 48):  # which the kernel does not look at
+        bench.run(f"mknod('made', FIFO, {high:#x} above)", "mknod", b"made", NODES["FIFO"] | high, 0)
     bench.run("mknod('made', CHR 1:3)", "mknod", b"made", stat.S_IFCHR | 0o666, os.makedev(1, 3))
     bench.run("mknod('made', BLK 7:0)", "mknod", b"made", stat.S_IFBLK | 0o666, os.makedev(7, 0))
     bench.run("mknod('made', CHR 0:0)", "mknod", b"made", stat.S_IFCHR | 0o666, 0)
