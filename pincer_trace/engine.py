@@ -173,6 +173,7 @@ class Engine:
             wake=self._wake,
         )
         self._staged = context.staged
+        self._saves = context.saves
         self._before = context.before
         if self._questions is not None:
             self._open_channel()

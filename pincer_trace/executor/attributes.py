@@ -165,6 +165,8 @@ class Attributes:
                 act(found)
                 return
         decision = c.authority.demand(task, effect, target)
+        if effect == TRUNCATE and c.saves.concerns(task, target):
+            decision = c.authority.doubt(task, effect, target, "it would cut off what its view does not show")
         extra = _told(effect, arguments, found)
         sequence = commit(c, task, effect, target, decision, arguments=arguments, extra=extra)
         if effect == TRUNCATE and c.before.watched:

@@ -6,6 +6,7 @@ from pincer_trace.effects import READ
 from pincer_trace.executor.before import Before
 from pincer_trace.executor.commit import commit
 from pincer_trace.executor.hostfiles import HostFiles
+from pincer_trace.executor.saves import Saves
 from pincer_trace.executor.staged import Staged
 from pincer_trace.executor.terminals import Terminals
 from pincer_trace.executor.views import Views
@@ -38,7 +39,7 @@ class Context:
 
     __slots__ = (
         "acceptance", "authority", "before", "blocking", "host_files", "hosts", "identity", "listener", "origin",
-        "provenance", "reads", "resolver", "secrets", "staged", "tasks", "terminals", "views", "wake",
+        "provenance", "reads", "resolver", "saves", "secrets", "staged", "tasks", "terminals", "views", "wake",
     )  # fmt: skip
 
     def __init__(
@@ -76,6 +77,7 @@ class Context:
         self.before = Before()
         reads.perform = self._perform_read
         self.staged = Staged(self)
+        self.saves = Saves(self)
         self.views = Views(self)
 
     def _perform_read(self, task: Task, target: Target, judgement: Judgement) -> None:

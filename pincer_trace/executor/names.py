@@ -260,10 +260,13 @@ class Names:
             gone = is_place(c, target)
             decision = c.authority.demand(task, effect, target)
             sequence = commit(c, task, effect, target, decision, flags=flags)
+            if not directory:
+                c.saves.removes(task, target)
             with Outcome(c, sequence) as outcome:
                 _remove(parent, name, directory)
                 outcome.look_at(parent, entry.bare)
                 c.provenance.forget(found)
+                c.secrets.leaves(target.path, found)
                 if gone:
                     c.provenance.vacate(target.path)
             return 0
@@ -334,14 +337,25 @@ class Names:
                     f"{replaced.st_dev}:{replaced.st_ino}"
                 )
             lost = Claim.of(UNLINK, destination).data  # part of the effect, also where nobody need judge it
-            sequence = commit(c, task, RENAME, origin, judged, flags=flags, arguments=(lost,), extra=extra)
-            if replaced is not None and c.before.watched:
+            arguments = [lost]
+            save = None if flags else c.saves.of_rename(task, origin, destination)
+            if save is not None:
+                judged += save.judged
+                arguments.append(save.content)
+                extra |= save.extra
+            sequence = commit(c, task, RENAME, origin, judged, flags=flags, arguments=arguments, extra=extra)
+            if replaced is not None and save is None and c.before.watched:
                 c.before.keep(sequence, destination)
             with Outcome(c, sequence) as outcome:
                 if not all(stat.S_ISREG(what.st_mode) for _, _, what in ends):
                     c.reads.moved()  # before: whatever fails from here on, nothing goes by an old name
                 leaves = not os.path.samestat(entry.above, onto.above)
                 owned = leaves and c.authority.is_own(origin)
+                if save is not None:
+                    outcome.saw(c.saves.perform(save, goal, onto.bare))
+                    os.unlink(source_name, dir_fd=source)
+                    c.provenance.forget(found)
+                    return 0
                 if flags:
                     libc.renameat2(source, source_name, goal, goal_name, flags)
                 elif replaced is None:
@@ -349,6 +363,7 @@ class Names:
                 else:
                     os.rename(source_name, goal_name, src_dir_fd=source, dst_dir_fd=goal)
                 outcome.look_at(goal, onto.bare, found)
+                c.secrets.leaves(origin.path, found)
                 for path in gone:
                     c.provenance.vacate(path)
                 arrival.settle()

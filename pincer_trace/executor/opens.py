@@ -283,12 +283,15 @@ class Opens:
                 c.authority.refuse(task, WRITE, target, decision)
             c.staged.open(identity, task, target, flags, 0o600)
             return ANSWERED
-        if flags & os.O_ACCMODE != os.O_WRONLY:
-            judged.append(c.authority.demand(task, READ, target))
         effect = WRITE
         if flags & os.O_TRUNC:
             effect = TRUNCATE
             judged.insert(0, c.authority.demand(task, TRUNCATE, target))
+        if c.saves.concerns(task, target):
+            c.saves.open(identity, task, target, flags)
+            return ANSWERED
+        if flags & os.O_ACCMODE != os.O_WRONLY:
+            judged.append(c.authority.demand(task, READ, target))
         sequence = commit(c, task, effect, target, judged, flags=flags)
         if c.before.watched:
             c.before.keep(sequence, target)
@@ -413,6 +416,9 @@ class Opens:
             if not c.staged.could_pass(task, (CREATE,), target, flags):
                 c.authority.refuse(task, CREATE, target, decision)
             c.staged.open(identity, task, target, flags, mode)
+            return ANSWERED
+        if c.saves.recalls(target) and flags & os.O_ACCMODE == os.O_WRONLY:
+            c.saves.create(identity, task, target, flags, mode)
             return ANSWERED
         mask = c.identity.take_mask(c.tasks, task)
         sequence = commit(c, task, CREATE, target, decision, flags=flags, mode=mode, arguments=(mask,))

@@ -11,24 +11,23 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import stat
 import time
 
 from pincer_trace.effects import CREATE, TRUNCATE, WRITE
 from pincer_trace.executor.commit import commit
 from pincer_trace.executor.descriptors import OURS, WALK, give, place
+from pincer_trace.executor.fresh import Attributes, Place, nameless, put, take_over
 from pincer_trace.executor.outcome import Outcome
 from pincer_trace.gateway.gitconfig import Hope, Written, leased_content, plain_content, take_lease
 from pincer_trace.gateway.resolve import join, look
 from pincer_trace.gateway.tasks import Task
-from pincer_trace.kernel import libc
 from pincer_trace.ledger import LedgerFull
 from pincer_trace.twin.authority import Denied
 from pincer_trace.twin.target import Target
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
     from pincer_trace.executor.context import Context
     from pincer_trace.executor.identity import Credentials
@@ -40,10 +39,12 @@ _NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR)  # open(2), O_TMPFILE
 _MAKES = os.O_CREAT | os.O_EXCL | os.O_TRUNC
 
 
-class _File:
-    """One of them: read by `descriptor`, to be `name` in the pinned `parent`, in the place of `replaced`."""
+class Pending:
+    """One of them: read by `descriptor`, to be `name` in the pinned `parent`, in the place of `replaced`. `complete` is
+    called with it once nobody can write it any more.
+    """
 
-    __slots__ = ("caller", "credentials", "descriptor", "name", "parent", "replaced", "where")
+    __slots__ = ("caller", "complete", "credentials", "descriptor", "name", "parent", "replaced", "where")
 
     def __init__(
         self,
@@ -53,8 +54,10 @@ class _File:
         parent: int,
         name: bytes,
         replaced: os.stat_result | None,
+        complete: Callable[[Pending], None],
     ) -> None:
         self.caller = caller
+        self.complete = complete
         self.credentials = credentials
         self.descriptor = descriptor
         self.parent = parent
@@ -73,7 +76,7 @@ class Staged:
 
     def __init__(self, context: Context) -> None:
         self._c = context
-        self.pending: list[_File] = []
+        self.pending: list[Pending] = []
         self._count = 0
 
     # -- opening ---------------------------------------------------------------------------------------------
@@ -104,7 +107,6 @@ class Staged:
         """Answer with a file without a name in the place of `target`. Raises OSError, Denied."""
         c = self._c
         parent, name = target.parent, target.name
-        effect = CREATE if target.found is None else TRUNCATE
         shared = self._of(parent, name)
         if shared is not None:
             if flags & os.O_EXCL:
@@ -112,10 +114,28 @@ class Staged:
             opened = os.open(c.resolver.number(shared.descriptor), _plain(flags), dir_fd=c.resolver.names)
             give(c, identity, opened, flags)
             return
+        self.stage(identity, task, target, flags, mode, self._judge)
+
+    def stage(
+        self,
+        identity: int,
+        task: Task,
+        target: Target,
+        flags: int,
+        mode: int,
+        complete: Callable[[Pending], None],
+        begins: bytes = b"",
+    ) -> None:
+        """Answer with a new file without a name, which `begins` so, to be completed when it is written. Raises OSError,
+        Denied.
+        """
+        c = self._c
+        parent, name = target.parent, target.name
+        effect = CREATE if target.found is None else TRUNCATE
         if len(self.pending) >= _PENDING:
             c.authority.forbid(task, effect, target, "too many files wait for being judged by their content")
         mask = c.identity.take_mask(c.tasks, task)
-        opened = _nameless(parent, _plain(flags), mode)
+        opened = nameless(parent, _plain(flags), mode)
         if opened < 0:
             memory = os.memfd_create("staged", os.MFD_CLOEXEC)
             try:  # a descriptor that counts as a writer: the first one of a memfd does not (P85)
@@ -126,12 +146,15 @@ class Staged:
         reader = above = -1
         try:
             if target.found is not None:
-                _take_over(opened, target.found)
+                take_over(opened, target.found)
+            written = 0
+            while written < len(begins):
+                written += os.pwrite(opened, begins[written:], written)
             c.provenance.note_nameless(opened)
             reader = os.open(c.resolver.number(opened), os.O_RDONLY | OURS, dir_fd=c.resolver.names)
             above = os.dup(parent)
             caller = Task(task.tid, -1, task.executable, task.executable_id, 0.0, subject=task.subject)
-            file = _File(caller, c.identity.credentials(task), reader, above, name, target.found)
+            file = Pending(caller, c.identity.credentials(task), reader, above, name, target.found, complete)
             number = place(c, identity, opened, flags)
         except BaseException:
             for descriptor in (reader, above):
@@ -143,7 +166,11 @@ class Staged:
         self.pending.append(file)
         c.listener.respond(identity, number)
 
-    def _of(self, parent: int, name: bytes) -> _File | None:
+    def is_written(self, parent: int, name: bytes) -> bool:
+        """Whether a file that is to have this name is being written."""
+        return self._of(parent, name) is not None
+
+    def _of(self, parent: int, name: bytes) -> Pending | None:
         if not self.pending:
             return None
         above = os.fstat(parent)
@@ -190,7 +217,7 @@ class Staged:
             self.pending.remove(file)
             self._c.authority.begin()
             try:
-                self._judge(file)
+                file.complete(file)
             except (Denied, LedgerFull):
                 pass  # dropped, with the record that there is room for: its writer has gone on, nobody can be told
             except Exception as failure:  # noqa: BLE001 - the file is dropped, with a record
@@ -198,9 +225,9 @@ class Staged:
             finally:
                 file.close()
 
-    def _judge(self, file: _File) -> None:
+    def _judge(self, file: Pending) -> None:
         c = self._c
-        attributes = _Attributes(file.descriptor)  # before the look at its content, which may change a time
+        attributes = Attributes(file.descriptor)  # before the look at its content, which may change a time
         try:
             content = leased_content(file.descriptor)
         except OSError:
@@ -227,102 +254,12 @@ class Staged:
             self._name(file, content, attributes, replaces=replaces)
             outcome.saw(c.provenance.note(parent, name))
 
-    def _name(self, file: _File, content: bytes, attributes: _Attributes, *, replaces: bool) -> None:
+    def _name(self, file: Pending, content: bytes, attributes: Attributes, *, replaces: bool) -> None:
         """Raises OSError: EEXIST when another file has taken the name meanwhile."""
-        names = self._c.resolver.names
         self._count += 1
-        between = b".pincer-trace-%d-%d" % (os.getpid(), self._count)
-        made = _nameless(file.parent, os.O_WRONLY | OURS, 0o600)
-        named = made < 0
-        if named:
-            made = os.open(between, os.O_CREAT | os.O_EXCL | os.O_WRONLY | OURS, 0o600, dir_fd=file.parent)
-        try:
-            written = 0
-            while written < len(content):
-                written += os.write(made, content[written:])
-            attributes.give(made)
-            number = self._c.resolver.number(made)
-            if not named:
-                goal = between if replaces else file.name
-                libc.linkat(names, number, file.parent, goal, libc.AT_SYMLINK_FOLLOW)
-                named = replaces
-            elif not replaces:
-                libc.linkat(file.parent, between, file.parent, file.name, 0)
-            if replaces:
-                os.rename(between, file.name, src_dir_fd=file.parent, dst_dir_fd=file.parent)
-                named = False
-        finally:
-            os.close(made)
-            if named:
-                os.unlink(between, dir_fd=file.parent)
-
-
-def _nameless(parent: int, flags: int, mode: int) -> int:
-    """A new file in this directory; -1 where the file system has none without a name. Raises OSError."""
-    try:
-        return os.open(b".", flags | os.O_TMPFILE, mode, dir_fd=parent)
-    except OSError as error:
-        if error.errno not in _NO_TMPFILE:
-            raise
-        return -1
+        place = Place(file.parent, file.name, b".pincer-trace-%d-%d" % (os.getpid(), self._count))
+        put(self._c.resolver, place, content, attributes.give_all, replaces=replaces)
 
 
 def _plain(flags: int) -> int:
     return flags & ~(_MAKES | WALK) | OURS
-
-
-def _take_over(opened: int, replaced: os.stat_result) -> None:
-    """Mode and owner of the file whose place it takes, as far as its writer may set them."""
-    _own(opened, replaced)
-    os.fchmod(opened, stat.S_IMODE(replaced.st_mode))
-
-
-def _own(opened: int, like: os.stat_result) -> None:
-    found = os.fstat(opened)
-    if (found.st_uid, found.st_gid) != (like.st_uid, like.st_gid):
-        try:
-            os.fchown(opened, like.st_uid, like.st_gid)
-        except PermissionError:
-            pass  # as for any program that writes a file anew
-
-
-class _Attributes:
-    """Owner, mode, times, ACL and the user's attributes, as the worker has set them. Raises OSError."""
-
-    __slots__ = ("_found", "_named", "mode")
-
-    def __init__(self, source: int) -> None:
-        self._found = os.fstat(source)
-        self.mode = stat.S_IMODE(self._found.st_mode)
-        self._named: list[tuple[str, bytes]] = []
-        with _without_attributes():
-            for name in os.listxattr(source):
-                if name.startswith(("user.", "system.posix_acl")):
-                    self._named.append((name, os.getxattr(source, name)))
-
-    def data(self) -> list[bytes]:
-        """As a request has them, beside the mode."""
-        found = self._found
-        owner, times = (found.st_uid, found.st_gid), (found.st_atime_ns, found.st_mtime_ns)
-        named = [part for name, value in self._named for part in (os.fsencode(name), value)]
-        return [b"%d %d" % owner, b"%d %d" % times, *named]
-
-    def give(self, copy: int) -> None:
-        """Set them on another file. Raises OSError."""
-        found = self._found
-        _own(copy, found)
-        with _without_attributes():
-            for name, value in self._named:
-                os.setxattr(copy, name, value)
-        os.fchmod(copy, self.mode)
-        os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns))
-
-
-@contextlib.contextmanager
-def _without_attributes() -> Iterator[None]:
-    """A file system may have none."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.EOPNOTSUPP, errno.ENODATA):
-            raise

@@ -45,6 +45,7 @@ class Views:
         """Answer an open for reading of the pinned file with a view of it. Raises OSError, Denied, LedgerFull."""
         c = self._c
         assert target.found is not None
+        c.saves.tell_loss(task, READ, target)
         c.reads.moved()  # by another name it may have been admitted before
         try:
             content, found = read(c.resolver.number(target.descriptor), c.resolver.names)

@@ -227,6 +227,21 @@ class Authority:
             right = self.right.tighten(claim, _confirmed(right))
         return Judgement(claim, judgement.target, left, right, judgement.asked)
 
+    def doubt(self, task: Task, effect: str, target: Target, reason: str) -> Judgement:
+        """The judgement on an effect that wants a confirmation for this reason, if it permits. Raises Denied, Asked."""
+        judgement = self.judge(task, effect, target)
+        claim, left, right = judgement.claim, judgement.left, judgement.right
+        doubtful = Decision(CONFIRM, None, reason)
+        if left.verdict == ALLOW:
+            left = self.left.tighten(claim, doubtful)
+        if right.verdict == ALLOW:
+            right = self.right.tighten(claim, doubtful)
+        return self.insist(task, effect, target, Judgement(claim, target, left, right, judgement.asked))
+
+    def is_view_by_name(self, path: bytes) -> bool:
+        """Whether any file of this name is read as a view, whoever made it."""
+        return self._profile.judge(READ, path, Facts()).verdict == VIEW
+
     def reveals(self, arriving: Target) -> bool:
         """Whether what is read as a view could be read in full once it lies there, in this run or in another one."""
         return self._profile.judge(READ, arriving.path, Facts()).verdict == ALLOW or self.lies_in_own(arriving)

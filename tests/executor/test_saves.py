@@ -1,0 +1,385 @@
+"""What is saved in the place of a view becomes the file, or the file stays as it was."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from executor.test_views import PROFILE, content, is_view, refused
+
+AT = -100
+RDONLY, WRONLY, RDWR = os.O_RDONLY, os.O_WRONLY, os.O_RDWR
+CREAT, TRUNC, APPEND, EXCL = os.O_CREAT, os.O_TRUNC, os.O_APPEND, os.O_EXCL
+TEXT = b"# a comment with canary-7\nAPI_KEY=canary-77777\n\nDEBUG=canary-7true  # why\nLAST=canary-9\n"
+
+
+@pytest.fixture
+def work(tmp_path, monkeypatch):
+    """A work tree with one secret in it."""
+    place = tmp_path.resolve() / "work"
+    (place / "dir").mkdir(parents=True)
+    (place / ".env").write_bytes(TEXT)
+    (place / ".env").chmod(0o640)
+    (place / "file").write_bytes(b"plain\n")
+    monkeypatch.chdir(place)
+    return place
+
+
+@pytest.fixture
+def bench(make_bench):
+    made = make_bench(PROFILE)
+    made.listener.before("wait", *[True] * 1000)
+    yield made
+    made.engine._staged.finish()
+    made.listener.forget()
+
+
+def view(bench) -> bytes:
+    return content(bench.call("openat", AT, b".env", RDONLY, 0))
+
+
+def make(bench, name: bytes, text: bytes, mode: int = 0o600) -> None:
+    """A file of the worker's."""
+    answer = bench.call("openat", AT, name, WRONLY | CREAT | EXCL, mode)
+    os.write(answer.numbers[0], text)
+    answer.close()
+
+
+def write(bench, text: bytes, flags: int = WRONLY | CREAT | TRUNC) -> None:
+    """Write it in place, and let the supervisor see the next call."""
+    answer = bench.call("openat", AT, b".env", flags, 0o644)
+    assert answer.succeeded, (answer, bench.records("denied"))
+    os.write(answer.numbers[0], text)
+    answer.close()
+
+
+def by_rename(bench, text: bytes) -> None:
+    make(bench, b"staging", text)
+    assert bench.call("rename", b"staging", b".env").succeeded, bench.records("denied")[-1]
+    assert not os.path.exists("staging")
+
+
+def by_truncating(bench, text: bytes) -> None:
+    write(bench, text)
+    next_call(bench)
+
+
+def after_removal(bench, text: bytes) -> None:
+    """As an editor that keeps a backup for as long as it writes."""
+    assert bench.call("rename", b".env", b".env~").succeeded
+    write(bench, text, WRONLY | CREAT | EXCL)
+    next_call(bench)
+    assert bench.call("unlink", b".env~").succeeded
+
+
+def renamed_after_removal(bench, text: bytes) -> None:
+    make(bench, b"staging", text)
+    assert bench.call("unlink", b".env").succeeded
+    assert bench.call("rename", b"staging", b".env").succeeded
+
+
+def in_place(bench, text: bytes) -> None:
+    """Without emptying it first, as vim does: that it does by itself."""
+    answer = bench.call("openat", AT, b".env", WRONLY | CREAT, 0o600)
+    os.ftruncate(answer.numbers[0], 0)
+    os.write(answer.numbers[0], text)
+    answer.close()
+    next_call(bench)
+
+
+ROUTES = [by_rename, by_truncating, in_place, after_removal, renamed_after_removal]
+
+
+def next_call(bench) -> None:
+    assert bench.call("openat", AT, b"file", RDONLY, 0).succeeded
+
+
+def now() -> bytes:
+    return Path(".env").read_bytes()
+
+
+@pytest.mark.parametrize("save", ROUTES)
+def test_what_is_saved_unchanged_is_the_file_bit_for_bit(bench, save):
+    save(bench, view(bench))
+    assert now() == TEXT
+
+
+@pytest.mark.parametrize("save", ROUTES)
+def test_an_edit_keeps_what_it_does_not_show(bench, save):
+    text = view(bench)
+    lines = text.splitlines(keepends=True)
+    save(bench, b"".join([*lines[:1], b"PORT=8080\n", *lines[1:]]))
+    assert now() == TEXT.replace(b"\n\nDEBUG", b"\nPORT=8080\n\nDEBUG")
+    again = view(bench)
+    assert is_view(again.replace(b"PORT=", b"DEBUG=").replace(b"API_KEY", b"API_KEY", 1))
+    assert again.splitlines()[1].startswith(b"PORT=pincer:")
+    save(bench, again.replace(b"API_KEY=", b"TOKEN=") if save is not after_removal else again)
+
+
+def test_mode_and_owner_are_kept_and_it_is_another_object(bench):
+    text, before = view(bench), os.stat(".env")
+    for save in (by_rename, by_truncating):
+        save(bench, text)
+        after = os.stat(".env")
+        assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
+        assert after.st_ino != before.st_ino
+        assert after.st_nlink == 1
+    assert sorted(os.listdir(".")) == [".env", "dir", "file"]
+
+
+def test_a_second_save_of_the_same_view(bench):
+    """A program that goes on with what it has read once."""
+    text = view(bench)
+    by_rename(bench, text + b"ONE=1\n")
+    by_truncating(bench, text + b"ONE=1\nTWO=2\n")
+    assert now().endswith(b"ONE=1\nTWO=2\n")
+    assert now().startswith(TEXT)
+
+
+def test_its_record_tells_what_was_kept(bench):
+    text = view(bench)
+    by_rename(bench, text)
+    rename = bench.records("intent")[-1]
+    assert (rename["effect"], rename["extra"]["saved"]) == ("rename", "4 handles")
+    by_truncating(bench, b"".join(text.splitlines(keepends=True)[1:]))
+    saved = bench.records("intent")[-1]
+    assert (saved["effect"], saved["path"]) == ("write", os.path.abspath(".env"))
+    assert saved["extra"]["saved"] == "3 handles, 1 of 3 values dropped"
+    assert bench.records("outcome")[-1]["post"].endswith(f":{os.stat('.env').st_ino}")
+    assert b"canary" not in Path(bench.session.path, "ledger.jsonl").read_bytes()
+    assert b"API_KEY" not in now()
+
+
+def test_what_is_written_in_place_is_the_view(bench):
+    text = view(bench)
+    answer = bench.call("openat", AT, b".env", WRONLY, 0)
+    (number,) = answer.numbers
+    assert os.fstat(number).st_size == len(text)
+    os.pwrite(number, b"TOKEN__=", text.index(b"API_KEY="))
+    answer.close()
+    next_call(bench)
+    assert now() == TEXT.replace(b"API_KEY=", b"TOKEN__=")
+    bench.call("openat", AT, b".env", WRONLY, 0).close()  # as `touch` does
+    next_call(bench)
+    assert now() == TEXT.replace(b"API_KEY=", b"TOKEN__=")
+
+
+def test_appending(bench):
+    write(bench, b"MORE=1\n", WRONLY | CREAT | APPEND)
+    next_call(bench)
+    assert now() == TEXT + b"MORE=1\n"
+    text = view(bench)
+    write(bench, b"X=" + text.split(b"=")[1][:33] + b"\n", WRONLY | APPEND)
+    assert "cannot be appended" in str(refused(bench, "openat", AT, b".env", RDONLY, 0)["reason"])
+    assert now() == TEXT + b"MORE=1\n"
+    assert view(bench) == text
+
+
+def test_it_is_committed_before_the_next_call_is_answered(bench):
+    text = view(bench)
+    write(bench, b"FIRST=1\n" + text)
+    assert now() == TEXT
+    assert view(bench).startswith(b"FIRST=pincer:")
+    assert now() == TEXT.replace(b"API_KEY", b"FIRST=1\nAPI_KEY")
+
+
+def test_an_open_writer_keeps_it_waiting(bench):
+    text = view(bench)
+    answer = bench.call("openat", AT, b".env", WRONLY | TRUNC, 0)
+    (number,) = answer.numbers
+    os.write(number, text[:10])
+    assert view(bench) == text
+    record = refused(bench, "openat", AT, b".env", WRONLY | TRUNC, 0)
+    assert "another program is writing it" in str(record["reason"])
+    os.write(number, text[10:] + b"MORE=1\n")
+    answer.close()
+    next_call(bench)
+    assert now() == TEXT + b"MORE=1\n"
+
+
+def test_it_is_written_by_its_descriptor_alone(bench):
+    """Whoever else has that can read what was written, with its handles, and nothing more."""
+    text = view(bench)
+    answer = bench.call("openat", AT, b".env", WRONLY | TRUNC, 0)
+    os.write(answer.numbers[0], text)
+    assert content(bench.call("openat", AT, b"/proc/self/fd/%d" % answer.numbers[0], RDONLY, 0)) == text
+    answer.close()
+    next_call(bench)
+    assert now() == TEXT
+
+
+# -- what is not taken ---------------------------------------------------------------------------------------
+
+
+def dropped_remainder(text: bytes) -> bytes:
+    return b"".join(text.splitlines(keepends=True)[:-1])
+
+
+def foreign(text: bytes) -> bytes:
+    return text + b"X=pincer:" + b"a" * 26 + b"\n"
+
+
+def twice(text: bytes) -> bytes:
+    return text + b"COPY=" + text.split(b"=")[1][:33] + b"\n"
+
+
+def emptied(_text: bytes) -> bytes:
+    return b"EMPTY=1\n"
+
+
+BAD = {dropped_remainder: "is gone", foreign: "pincer:aaaaaa", twice: "is there twice", emptied: "is gone"}
+
+
+@pytest.mark.parametrize("edit", BAD)
+def test_a_save_that_fits_no_view_is_refused_and_named(bench, edit):
+    text = view(bench)
+    make(bench, b"staging", edit(text))
+    record = refused(bench, "rename", b"staging", b".env")
+    assert record["code"] == "SAVE_REFUSED"
+    assert BAD[edit] in str(record["reason"])
+    assert os.path.exists("staging")
+    assert view(bench) == text  # the writer was told
+    write(bench, edit(text))
+    record = refused(bench, "openat", AT, b".env", RDONLY, 0)  # once: nobody was told
+    assert "what was saved last was not taken" in str(record["reason"])
+    assert BAD[edit] in str(record["reason"])
+    assert view(bench) == text
+    assert now() == TEXT
+
+
+def test_dropping_most_of_it_wants_a_confirmation(make_bench, bench):
+    text = view(bench)
+    less = b"".join(text.splitlines(keepends=True)[2:])
+    make(bench, b"staging", less)
+    record = refused(bench, "rename", b"staging", b".env")
+    assert (record["verdict"], record["code"]) == ("confirm", "NOBODY_TO_ASK")
+    assert "drops 2 of the 3 values" in str(record["reason"])
+    assert now() == TEXT
+    other = make_bench(PROFILE, confirm_all=True)
+    text = content(other.call("openat", AT, b".env", RDONLY, 0))
+    os.unlink("staging")
+    make(other, b"staging", b"".join(text.splitlines(keepends=True)[2:]))
+    assert other.call("rename", b"staging", b".env").succeeded
+    assert b"LAST=canary-9" in now()
+    assert b"API_KEY" not in now()
+
+
+def test_a_file_that_somebody_else_changed_meanwhile(bench):
+    text = view(bench)
+    with open(".env", "ab") as file:
+        file.write(b"THEIRS=1\n")
+    make(bench, b"staging", text)
+    assert "pincer:" in str(refused(bench, "rename", b"staging", b".env")["reason"])
+    answer = bench.call("openat", AT, b".env", WRONLY | TRUNC, 0)
+    os.write(answer.numbers[0], view(bench))
+    os.rename(".env", "theirs")
+    Path(".env").write_bytes(b"THEIRS=2\n")
+    answer.close()
+    next_call(bench)
+    assert "another file has the name" in str(bench.records("denied")[-1]["reason"])
+    assert now() == b"THEIRS=2\n"
+
+
+def test_a_file_that_is_still_open_is_not_renamed_onto_it(bench):
+    text = view(bench)
+    answer = bench.call("openat", AT, b"staging", WRONLY | CREAT, 0o600)
+    os.write(answer.numbers[0], text)
+    assert "still open for writing" in str(refused(bench, "rename", b"staging", b".env")["reason"])
+    answer.close()
+    assert bench.call("rename", b"staging", b".env").succeeded
+
+
+def test_other_ways_of_writing_are_refused_with_the_reason(bench, work):
+    with open(".env.large", "wb") as file:
+        file.write(b"A=1\n" * (1 << 19))
+    os.link(".env", "second")
+    for name, flags, reason in (
+        (b".env", RDWR, "read and written at once"),
+        (b".env", RDWR | TRUNC, "read and written at once"),
+        (b".env", RDONLY | TRUNC, "read and written at once"),
+        (b".env.large", WRONLY | TRUNC, "larger than a megabyte"),
+        (b".env", WRONLY | TRUNC, "several names"),
+    ):
+        record = refused(bench, "openat", AT, name, flags, 0)
+        assert (record["code"], reason in str(record["reason"])) == ("NO_VIEW", True), (flags, record)
+    assert now() == TEXT
+
+
+def test_what_is_cut_off_or_removed(bench):
+    record = refused(bench, "truncate", b".env", 3)
+    assert (record["verdict"], "cut off" in str(record["reason"])) == ("confirm", True)
+    assert now() == TEXT
+    assert bench.call("unlink", b".env").succeeded
+    (kept,) = bench.engine._saves.versions.all()
+    assert (kept.content, kept.path, kept.mode) == (TEXT, os.path.abspath(b".env"), 0o640)
+
+
+def test_the_versions_before_are_kept_in_memory(bench):
+    text = view(bench)
+    by_rename(bench, text + b"ONE=1\n")
+    by_truncating(bench, text + b"TWO=2\n")
+    first, second = bench.engine._saves.versions.all()
+    assert (first.content, second.content) == (TEXT, TEXT + b"ONE=1\n")
+    assert bench.engine._saves.versions.get(first.number) is first
+    assert bench.engine._saves.versions.get(99) is None
+
+
+def test_one_protected_file_in_the_place_of_another(bench):
+    """That is no save: both are what they are."""
+    Path(".env.old").write_bytes(b"OLD=canary\n")
+    assert bench.call("rename", b".env.old", b".env").succeeded
+    assert now() == b"OLD=canary\n"
+    assert view(bench).startswith(b"OLD=pincer:")
+
+
+def test_a_saved_file_is_not_the_session_s_own(bench):
+    text = view(bench)
+    for save in ROUTES:
+        save(bench, text)
+        assert is_view(view(bench).replace(b"LAST=", b"DEBUG="))
+        text = view(bench)
+    assert now() == TEXT
+
+
+@pytest.mark.parametrize("failing", ["fsync", "rename"])
+@pytest.mark.parametrize("save", [by_rename, by_truncating])
+def test_a_save_that_fails_leaves_the_file_whole(bench, monkeypatch, failing, save):
+    from pincer_trace.executor import fresh
+
+    text = view(bench)
+    make(bench, b"staging", text) if save is by_rename else write(bench, text)
+
+    def fail(*_arguments, **_named):
+        raise OSError(errno.ENOSPC, "scripted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fresh.os, failing, fail)
+        if save is by_rename:
+            assert bench.call("rename", b"staging", b".env").error == errno.ENOSPC
+        else:
+            assert "scripted" in str(refused(bench, "openat", AT, b".env", RDONLY, 0)["reason"])
+    assert now() == TEXT
+    assert bench.records("outcome")[-1]["outcome"] == "ENOSPC"
+    assert view(bench) == text
+    assert sorted(set(os.listdir(".")) - {"staging"}) == [".env", "dir", "file"]
+
+
+def test_p85_modes_of_a_file_system_without_nameless_files(bench, monkeypatch):
+    native = os.open
+
+    def refuse(path, flags, *rest, **named):
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.EOPNOTSUPP, "O_TMPFILE")
+        return native(path, flags, *rest, **named)
+
+    monkeypatch.setattr(os, "open", refuse)
+    text = view(bench)
+    for save in ROUTES:
+        save(bench, text)
+        text = view(bench)
+    assert now() == TEXT
+    assert stat.S_IMODE(os.stat(".env").st_mode) in (0o600, 0o640)
+    assert sorted(os.listdir(".")) == [".env", "dir", "file"]
