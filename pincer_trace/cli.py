@@ -16,6 +16,7 @@ from pincer_trace.review.commands import COMMANDS as REVIEWS
 from pincer_trace.review.profiles import COMMANDS as PROFILES
 from pincer_trace.ui import arguments
 from pincer_trace.ui.commands import COMMANDS as ANSWERS
+from pincer_trace.ui.secrets import COMMANDS as SECRETS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -409,7 +410,7 @@ def profile_show(name: str, command: str | None) -> None:
 
 for _command in PROFILES:
     profiles.add_command(_command)
-for _command in (*REVIEWS, *ANSWERS):
+for _command in (*REVIEWS, *ANSWERS, *SECRETS):
     main.add_command(_command)
 
 

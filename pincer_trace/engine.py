@@ -246,10 +246,13 @@ class Engine:
     def _open_channel(self) -> None:
         """Where the run is watched, and questions are answered; the session tells when it is saved. Raises OSError."""
         from pincer_trace.channel import Channel, answering, asked, showing
+        from pincer_trace.disclosure import disclosing
         from pincer_trace.kernel.peers import is_within
 
         ours, before = os.getpid(), self._before
-        operations = {**answering(self._questions), **showing(before)}
+        record, session = self._session.ledger.answer, self._session.id
+        disclosures = disclosing(self._secrets, self._saves.versions, record, session)
+        operations = {**answering(self._questions), **showing(before), **disclosures}
         channel = Channel(
             operations, lambda pid: is_within(pid, ours), news=asked(self._questions), watched=before.watch
         )

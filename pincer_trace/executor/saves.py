@@ -2,8 +2,7 @@
 
 Four ways lead to it: another file is renamed onto it; it is opened to be written, which is the view then; something is
 appended; or it has left its name, and a new file is written there. What is written lies apart until nobody can write it
-any more, which a read lease proves (hazard P85); the tree's next call is answered only then (`executor.staged`). No other
-way of writing is open.
+any more, which a read lease proves (hazard P85); the tree's next call is answered only then (`executor.staged`).
 """
 
 from __future__ import annotations

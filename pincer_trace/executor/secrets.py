@@ -59,6 +59,11 @@ class Secrets:
             self._kept = HandleStore()
         return self._kept
 
+    @property
+    def issued(self) -> HandleStore | None:
+        """The same for any thread; None before the first handle."""
+        return self._kept
+
     # -- reading ---------------------------------------------------------------------------------------------
 
     def view(self, path: bytes, found: os.stat_result, content: bytes) -> View:
@@ -78,6 +83,14 @@ class Secrets:
             while len(file.views) > _VIEWS:
                 del file.views[next(iter(file.views))]
         return view
+
+    def path_of(self, handle: Handle) -> bytes:
+        """The protected file whose value it stands for; empty for none. For any thread."""
+        for file in (*tuple(self._files.values()), *tuple(self._gone.values())):
+            for view in tuple(file.views.values()):
+                if handle in (view.remainder, *view.handles):
+                    return file.path
+        return b""
 
     def _summarise(self, file: _File, content: bytes) -> View:
         from pincer_trace.plaintext.kinds import Kind

@@ -103,6 +103,15 @@ class Facts:
         return self.executable()
 
 
+class AnyProgram(Facts):
+    """The strictest answers, for a program that no rule names."""
+
+    __slots__ = ()
+
+    def executable(self) -> bytes:
+        return b"/"
+
+
 class EveryFact(Facts):
     """The most that facts could say for a request."""
 

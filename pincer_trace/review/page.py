@@ -36,6 +36,7 @@ _NAME = 1000  # characters of a name where nothing shortens it
 _STATUSES = 256
 _SHORTEST = 16  # columns for a name, however narrow the terminal
 _FAULTS = 5
+_GIVEN = {"reveal": "revealed to a person", "undo": "brought back by a person"}
 _VERBS = {"once": "allowed once", "session": "allowed for the session", "always": "allowed always", "deny": "denied",
           "deny-session": "denied for the session"}  # fmt: skip
 
@@ -172,13 +173,14 @@ class Page:
         yield [("  why, and what would allow it: ", DIM), (f"pincer-trace why {shown} {self._selector}", PLAIN)]
 
     def _answers(self) -> Iterator[Row]:
-        answers = self._report.answers
-        if answers:
-            yield from self._row("answered", [(_counted(len(answers), "question"), PLAIN)])
-        for answer in answers[:_SOME]:
-            yield from self._answer(answer)
-        if len(answers) > _SOME:
-            yield [(f"  and {len(answers) - _SOME} more", DIM)]
+        for name, noun in (("answered", "question"), ("given", "secret")):
+            answers = [each for each in self._report.answers if (each.answer in _GIVEN) == (name == "given")]
+            if answers:
+                yield from self._row(name, [(_counted(len(answers), noun), PLAIN)])
+            for answer in answers[:_SOME]:
+                yield from self._answer(answer)
+            if len(answers) > _SOME:
+                yield [(f"  and {len(answers) - _SOME} more", DIM)]
         groups = self._report.confirmed
         if groups:
             count = sum(group.count for group in groups)
@@ -195,7 +197,7 @@ class Page:
             yield [(f"  and {len(groups) - _FEW} more kinds", DIM)]
 
     def _answer(self, answer: Answered) -> Iterator[Row]:
-        said = _VERBS.get(answer.answer, "answered")
+        said = _GIVEN.get(answer.answer) or _VERBS.get(answer.answer, "answered")
         allowed = said.startswith("allowed")
         when = time.strftime("%H:%M:%S", time.localtime(answer.time))
         who = f" at {when} by process {answer.pid if answer.pid is not None else '?'}"

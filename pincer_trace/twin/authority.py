@@ -13,8 +13,8 @@ from pincer_trace.effects import READ
 from pincer_trace.gateway.request import Claim
 from pincer_trace.ledger import LedgerFull
 from pincer_trace.paths import display
-from pincer_trace.profile import ALLOW, CONFIRM, DENY, VIEW, Decision, Facts
-from pincer_trace.profile.model import STRICTNESS
+from pincer_trace.profile import ALLOW, CONFIRM, DENY, VIEW, Decision
+from pincer_trace.profile.model import STRICTNESS, AnyProgram
 from pincer_trace.twin import codes, native
 from pincer_trace.twin.artifact import INTENT, LEFT, RIGHT
 from pincer_trace.twin.confirmation import Asked
@@ -210,7 +210,7 @@ class Authority:
         path = judgement.target.path
         also = [os.fsencode(str(row[1])) for row in judgement.asked if row[0] == ALSO]
         for name in (path, *also, *self._aliases.protected_places(path)):
-            if self._profile.judge(READ, name, Facts()).verdict == VIEW:
+            if self._profile.judge(READ, name, AnyProgram()).verdict == VIEW:
                 return name
         return path
 
@@ -240,11 +240,11 @@ class Authority:
 
     def is_view_by_name(self, path: bytes) -> bool:
         """Whether any file of this name is read as a view, whoever made it."""
-        return self._profile.judge(READ, path, Facts()).verdict == VIEW
+        return self._profile.judge(READ, path, AnyProgram()).verdict == VIEW
 
     def reveals(self, arriving: Target) -> bool:
         """Whether what is read as a view could be read in full once it lies there, in this run or in another one."""
-        return self._profile.judge(READ, arriving.path, Facts()).verdict == ALLOW or self.lies_in_own(arriving)
+        return self._profile.judge(READ, arriving.path, AnyProgram()).verdict == ALLOW or self.lies_in_own(arriving)
 
     def lets_read(self, path: bytes, pin: int, found: os.stat_result) -> Decision | None:
         """As `judge` of a plain read that both evaluators allow without a question; None where one has any."""

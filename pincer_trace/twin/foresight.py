@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from pincer_trace.gateway.repositories import ABSENT, Entry, Repositories
-from pincer_trace.profile import Facts
+from pincer_trace.profile.model import AnyProgram
 from pincer_trace.twin.target import Target
 
 TYPE_CHECKING = False
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _DIRECTORY = os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY
 
 
-class PathFacts(Facts):
+class PathFacts(AnyProgram):
     """What can be told of a path before anything happens there."""
 
     __slots__ = ("_effect", "_path", "_repositories")

@@ -281,6 +281,8 @@ PAST = {  # what became of a question, for people
     "always": "allowed always",
     DENY: "denied",
     DENY_SESSION: "denied for the session",
+    "reveal": "revealed",  # what was no question
+    "undo": "taken back",
 }
 
 

@@ -17,8 +17,11 @@ from pincer_trace.ledger.session import sessions_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
     from typing import Any, Self
+
+    Fits = Callable[[dict[str, Any]], bool]
 
 SUPERVISED = (
     "this process is supervised by pincer-trace itself: questions are seen and answered from outside of a run, "
@@ -38,8 +41,8 @@ def refuse_when_supervised() -> None:
         raise UserError(SUPERVISED)
 
 
-def running(directory: str | None = None) -> list[dict[str, Any]]:
-    """session.json of every session under `directory` that goes on and can be asked, the oldest first."""
+def running(directory: str | None = None, fits: Fits | None = None) -> list[dict[str, Any]]:
+    """session.json of every session under `directory` that goes on and `fits` (it asks), the oldest first."""
     found = []
     parent = os.path.abspath(sessions_directory(directory))
     for name in read.listed_ids(directory)[0]:
@@ -50,18 +53,20 @@ def running(directory: str | None = None) -> list[dict[str, Any]]:
             facts = read.load_session(path)
         except UserError:
             continue  # it ended just now
-        if facts["state"] == "running" and _asks(facts):
+        if facts["state"] == "running" and (fits or _asks)(facts):
             found.append(facts)
     return found
 
 
-def choose(selector: str | None, directory: str | None = None) -> dict[str, Any]:
-    """session.json of the session that `selector` means; without one, of the only one that goes on.
+def choose(selector: str | None, directory: str | None = None, fits: Fits | None = None) -> dict[str, Any]:
+    """session.json of the session that `selector` means and that `fits`; without one, of the only one that goes on.
 
     Question 1 of one session is not question 1 of another: where several go on, one has to be named.
     """
     if selector is None:
-        found = running(directory)
+        found = running(directory, fits)
+        if not found and fits is not None:
+            raise UserError("no session goes on")
         if not found:
             raise UserError("no session goes on that asks: questions come from `pincer-trace --confirm ask -- COMMAND`")
         if len(found) > 1:
@@ -72,14 +77,21 @@ def choose(selector: str | None, directory: str | None = None) -> dict[str, Any]
     name = paths.display(str(facts.get("id")))
     if facts["state"] != "running":
         raise UserError(f"session {name} has {facts['state']}: nothing of it can be answered any more")
-    if not _asks(facts):
+    if fits is not None and not fits(facts):
+        raise UserError(f"session {name} does not answer yet: try again in a second")
+    if fits is None and not _asks(facts):
         raise UserError(f"session {name} asks nobody: it was started with --confirm {facts.get('confirm')}")
     return facts
 
 
 def _asks(facts: dict[str, Any]) -> bool:
-    """Whether that session asks anybody. All of them can be watched."""
-    return "feed" in facts and facts.get("confirm") == "ask"
+    """Whether that session asks anybody."""
+    return answers(facts) and facts.get("confirm") == "ask"
+
+
+def answers(facts: dict[str, Any]) -> bool:
+    """Whether its supervisor can be talked to: all of them can, from half a second on."""
+    return "feed" in facts
 
 
 class Feed:

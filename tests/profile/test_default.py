@@ -576,9 +576,12 @@ def test_a_repository_of_the_tree_in_a_temporary_directory_has_hooks(house, cwd,
 
 def test_environment_files_are_read_as_views(house, cwd):
     for name in ("a/.env", ".env.local", ".env~", "b/.env.local~"):
-        assert house.judge(cwd, "read", cwd / name) == VIEW
+        assert house.judge(cwd, "read", cwd / name, Known(exe=b"/usr/bin/cat")) == VIEW
     for name in (".env.example", "a/.env.local.sample"):
         assert house.judge(cwd, "read", cwd / name) == ALLOW
+    for exe in (b"/usr/bin/git", b"/usr/lib/git-core/git-remote-http"):
+        assert house.judge(cwd, "read", cwd / ".env", Known(exe=exe)) == DENY
+        assert house.judge(cwd, "read", cwd / ".env.example", Known(exe=exe)) == ALLOW
     assert house.judge(cwd, "read", cwd / ".env", Known(created=[cwd / ".env"])) == ALLOW
     assert house.judge(cwd, "read", cwd / ".envoy") == ALLOW
 
