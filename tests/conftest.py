@@ -52,10 +52,13 @@ def runner(identity: support.Identity) -> Iterator[support.Runner]:
     """Runs commands natively and supervised in a work folder and a HOME of this identity's own."""
     base = Path(tempfile.mkdtemp(prefix="pincer-test-")).resolve()
     base.chmod(0o755)
+    processes = support.children()
     made = support.Runner(base, identity)
     made.fresh()
     yield made
+    left = support.reap(processes)  # an engine that still ends writes there
     support.remove_tree(base)
+    assert not left, "processes left behind:\n" + "\n".join(left)
 
 
 @pytest.fixture
@@ -70,9 +73,7 @@ def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
     processes, descriptors = support.children(), support.open_descriptors()
     yield
     left = support.reap(processes)
-    opened = {
-        number: target for number, target in support.open_descriptors().items() if descriptors.get(number) != target
-    }
+    opened = support.left_open(descriptors)
     assert not left, "processes left behind:\n" + "\n".join(left)
     assert not opened, f"descriptors left open: {opened}"
     assert os.getcwd()

@@ -356,7 +356,7 @@ def describe_tree(pid: int) -> str:
     return "\n".join(lines)
 
 
-def reap(known: set[int], patience: float = 2.0) -> list[str]:
+def reap(known: set[int], patience: float = 10.0) -> list[str]:
     """Wait for children that a test left behind, then end them. The descriptions of those that had
     to be ended."""
     end = time.monotonic() + patience
@@ -387,6 +387,16 @@ def open_descriptors() -> dict[int, str]:
         with contextlib.suppress(OSError):
             found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
     return {number: target for number, target in found.items() if not target.endswith(f"/{os.getpid()}/fd")}
+
+
+def left_open(known: Mapping[int, str], patience: float = 10.0) -> dict[int, str]:
+    """The descriptors that are not among the known ones. One that a thread has only just now closes by itself."""
+    end = time.monotonic() + patience
+    while True:
+        left = {number: target for number, target in open_descriptors().items() if known.get(number) != target}
+        if not left or time.monotonic() > end:
+            return left
+        time.sleep(0.02)
 
 
 def remove_tree(folder: Path) -> None:

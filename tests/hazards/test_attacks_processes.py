@@ -96,7 +96,7 @@ def test_p96_no_thread_can_be_started(runner: support.Runner) -> None:
             tasks += entry.stat().st_uid == runner.identity.uid
         except OSError:
             continue
-    limit = tasks + 60
+    limit = tasks + 200  # other tests run beside this one
     found, _ = attack(
         runner,
         """

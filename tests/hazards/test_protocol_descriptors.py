@@ -168,10 +168,11 @@ for round in range(2):
     with Live(runner, [runner.identity.python, "-I", "-c", code]) as live:
         assert live.line() == "bound"
         engine = Path(f"/proc/{live.engine}")
-        before = os.readlink(engine / "cwd"), len(os.listdir(engine / "task"))
+        place, threads = os.readlink(engine / "cwd"), len(os.listdir(engine / "task"))
         live.say()
         assert live.line() == "bound"
-        assert (os.readlink(engine / "cwd"), len(os.listdir(engine / "task"))) == before
+        assert os.readlink(engine / "cwd") == place
+        assert len(os.listdir(engine / "task")) < threads + 10  # a few begin when a run has lasted a moment
         live.say()
         assert live.end() == 0
 

@@ -132,13 +132,20 @@ class Watching(App[None], inherit_bindings=False):
                 return
             self.facts = facts
         try:
-            self._watch = await asyncio.to_thread(Watch, self.facts)
+            watch = await asyncio.to_thread(self._listen)
         except UserError as error:
             if await asyncio.to_thread(self.follower.goes_on):
                 self.cannot_answer = str(error)  # and is tried again
             return
         self.cannot_answer = ""
-        self.beside(self._questions(self._watch))
+        self.beside(self._questions(watch))
+
+    def _listen(self) -> Watch:
+        """Connect, in a thread: what is closed meanwhile is closed here, whether anybody waits for it or not."""
+        self._watch = watch = Watch(self.facts)
+        if self._stopped.is_set():
+            watch.close()
+        return watch
 
     async def _questions(self, watch: Watch) -> None:
         try:
