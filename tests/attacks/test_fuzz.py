@@ -169,7 +169,8 @@ def fuzz(runner: support.Runner, seed: int, children: int, calls: int) -> None:
         result = runner.supervise([*command, *marks], cwd=runner.work / "fuzz", options=(), timeout=60 + children)
         assert result.status == 0, (seed, result)
     assert at_hooks(runner) == hooks, seed
-    assert {path.name for path in runner.base.iterdir()} == {"work", "home", "outside", "plan", "sessions1"}, seed
+    there = {path.name for path in runner.base.iterdir()}
+    assert there == {"work", "home", "outside", "plan", *(f"sessions{n + 1}" for n in range(runner.count))}, seed
     found = numbers(result)
     assert found["opened"] == 0, seed
     assert found["made"] > children * calls / 10, (seed, found)
