@@ -172,6 +172,7 @@ class Engine:
             profile=self._profile,
             wake=self._wake,
         )
+        self._domains = context.domains
         self._staged = context.staged
         self._saves = context.saves
         self._before = context.before
@@ -181,6 +182,7 @@ class Engine:
         by_name: dict[str, Handler] = {}
         for family in (Opens, Names, Attributes, Process, Connecting, SystemV):
             by_name |= family(context).handlers()
+        by_name |= context.domains.handlers()
         by_name |= Sockets(context, self._place).handlers()
         rows = table.load().values()
         self._handlers = {row.number: by_name[row.name] for row in rows if row.name in by_name}
@@ -267,7 +269,7 @@ class Engine:
         fast, receive, staged, held = self._fast, self._listener.receive, self._staged, self._held
         respond = self._listener.respond
         get, begin = self._tasks.get, self._authority.begin
-        handlers = self._handlers
+        handlers, domains = self._handlers, self._domains
         identity, started, resolver = self._identity, self._tasks.starts.settled, self._resolver
         hot_read, openat = self._hot_read, libc.NUMBER["openat"]
         while True:
@@ -277,11 +279,12 @@ class Engine:
             elif staged.pending:  # a read, too, must find what was closed before it
                 staged.wait()
             if notification is None:
-                quick = not (identity.changed or staged.pending or held.busy)
+                quick = not (identity.changed or domains.any or staged.pending or held.busy)
                 notification = receive() if fast is None else fast.receive(quick)
                 if notification is None:
                     break
             number, tid, _, call, _, _, *arguments = notification
+            domains.leave()
             try:
                 if identity.changed:
                     identity.assume(None)
@@ -292,7 +295,9 @@ class Engine:
                     self._tell_started()
                 if identity.changed:
                     identity.assume(identity.credentials(task))
-                if call == openat and hot_read(number, task, arguments):
+                if domains.any:
+                    domains.enter(task)
+                if call == openat and domains.current is None and hot_read(number, task, arguments):
                     continue
                 answer = handlers[call](number, task, arguments)  # type: ignore[arg-type]
                 if answer is ANSWERED:
@@ -541,6 +546,7 @@ class Engine:
         except LedgerFull:
             pass
         self._blocking.close()
+        self._domains.close()
         if self._channel is not None:
             self._channel.close()
         if self._intent is not None:

@@ -189,7 +189,7 @@ class Attributes:
                 raise OSError(errno.EISDIR, "truncate")
             if not stat.S_ISREG(found.st_mode):
                 raise OSError(errno.EINVAL, "truncate")
-            os.truncate(self._handle(pin), length)
+            self._c.domains.perform(lambda: os.truncate(self._handle(pin), length))
 
         return self._on_object(task, _CWD, address, 0, TRUNCATE, act, length)
 
@@ -312,7 +312,9 @@ class Attributes:
         master = self._c.tasks.descriptor(task, _int(a[0]))
         try:
             flags = a[2] & 0xFFFFFFFF
-            peer = fcntl.ioctl(master, table.TIOCGPTPEER, flags | os.O_NOCTTY | os.O_CLOEXEC)
+            peer = self._c.domains.perform(
+                lambda: fcntl.ioctl(master, table.TIOCGPTPEER, flags | os.O_NOCTTY | os.O_CLOEXEC)
+            )
         finally:
             os.close(master)
         give(self._c, identity, peer, flags)

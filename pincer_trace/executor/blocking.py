@@ -20,6 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pincer_trace.executor.domains import Domain, Domains
     from pincer_trace.executor.identity import Credentials, Identity
     from pincer_trace.gateway.resolve import Resolver
     from pincer_trace.gateway.tasks import Task
@@ -37,7 +38,7 @@ IN_PROGRESS = "in progress"  # what an outcome says of a connect that goes on wi
 class Call:
     """One call that may wait. `act` performs it, with the ids `wanted`; `owned` are descriptors of ours for it."""
 
-    __slots__ = ("_act", "broken", "finished", "identity", "owned", "sequence", "thread", "tid", "wanted")
+    __slots__ = ("_act", "broken", "domain", "finished", "identity", "owned", "sequence", "thread", "tid", "wanted")
 
     def __init__(
         self,
@@ -54,12 +55,15 @@ class Call:
         self.owned = owned
         self.sequence = sequence
         self.wanted = wanted
+        self.domain: Domain | None = None  # the caller's own, in which its thread ends its days
         self.thread: int | None = None
         self.broken = 0  # the errno with which a call that is broken off is answered
         self.finished = False
 
     def perform(self, identity: Identity) -> int:
         """On this thread: the value, or minus the errno to be answered. Raises Gone."""
+        if self.domain is not None:
+            self.domain.restrict()
         identity.appear(self.wanted)
         return self._act(self, identity)
 
@@ -89,6 +93,7 @@ class BlockingCalls:
         self._resolver = resolver
         self._ledger = ledger
         self._identity = identity
+        self.domains: Domains | None = None  # the handlers', which tell whose call it is
         self._lock = threading.Lock()
         self._held: set[Call] = set()
         self._work: SimpleQueue[Call | None] = SimpleQueue()  # for threads that are idle
@@ -116,7 +121,7 @@ class BlockingCalls:
         """
         call = self._hold(identity, task, act, sequence, owned)
         with self._lock:
-            idle = self._idle > 0
+            idle = self._idle > 0 and call.domain is None
             self._idle -= idle
         if idle:
             self._work.put(call)
@@ -127,6 +132,7 @@ class BlockingCalls:
         """The call, as one that waits from now on. Raises OSError."""
         try:
             call = Call(identity, task.tid, act, owned, sequence, self._identity.credentials(task))
+            call.domain = self.domains.current if self.domains is not None else None
         except BaseException:
             for descriptor in owned:
                 os.close(descriptor)
@@ -156,6 +162,8 @@ class BlockingCalls:
         while True:
             if call is not None:
                 self._run(call, identity)
+                if call.domain is not None:
+                    return
                 call = None  # nothing of it stays
             with self._lock:
                 if self._closing or self._idle:

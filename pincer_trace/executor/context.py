@@ -5,6 +5,7 @@ from __future__ import annotations
 from pincer_trace.effects import READ
 from pincer_trace.executor.before import Before
 from pincer_trace.executor.commit import commit
+from pincer_trace.executor.domains import Domains
 from pincer_trace.executor.hostfiles import HostFiles
 from pincer_trace.executor.saves import Saves
 from pincer_trace.executor.staged import Staged
@@ -38,8 +39,9 @@ class Context:
     """The stages. Handlers run on the receiving thread, one at a time: that is the mutation lock (P37)."""
 
     __slots__ = (
-        "acceptance", "authority", "before", "blocking", "host_files", "hosts", "identity", "listener", "origin",
-        "provenance", "reads", "resolver", "saves", "secrets", "staged", "tasks", "terminals", "views", "wake",
+        "acceptance", "authority", "before", "blocking", "domains", "host_files", "hosts", "identity", "listener",
+        "origin", "provenance", "reads", "resolver", "saves", "secrets", "staged", "tasks", "terminals", "views",
+        "wake",
     )  # fmt: skip
 
     def __init__(
@@ -73,6 +75,7 @@ class Context:
         self.wake = wake  # those that wait for something but an answer are served again
         self.hosts = Hosts()
         self.host_files = HostFiles(profile, self.hosts)
+        self.domains = blocking.domains = Domains(tasks, identity)
         self.terminals = Terminals()
         self.before = Before()
         reads.perform = self._perform_read

@@ -103,7 +103,7 @@ class Names:
             mask = c.identity.take_mask(c.tasks, task)
             sequence = commit(c, task, MKDIR, target, decision, mode=mode & 0o7777, arguments=(mask,))
             with Outcome(c, sequence) as outcome:
-                os.mkdir(name, mode & 0o7777, dir_fd=parent)
+                c.domains.perform(lambda: os.mkdir(name, mode & 0o7777, dir_fd=parent))
                 outcome.saw(c.provenance.note(parent, name))
             return 0
         finally:
@@ -133,7 +133,7 @@ class Names:
             sequence = commit(c, task, effect, target, decision, mode=mode, arguments=arguments)
             c.reads.files.clear()
             with Outcome(c, sequence) as outcome:
-                os.mknod(name, mode, 0, dir_fd=parent)
+                c.domains.perform(lambda: os.mknod(name, mode, 0, dir_fd=parent))
                 outcome.saw(c.provenance.note(parent, name))
             return 0
         finally:
@@ -158,7 +158,7 @@ class Names:
             sequence = commit(c, task, SYMLINK, target, judged, arguments=(text,), extra={"to": os.fsdecode(text)})
             c.reads.files.clear()
             with Outcome(c, sequence) as outcome:
-                os.symlink(text, name, dir_fd=parent)
+                c.domains.perform(lambda: os.symlink(text, name, dir_fd=parent))
                 outcome.saw(c.provenance.note(parent, name))
                 arrival.settle()
             return 0
@@ -213,16 +213,18 @@ class Names:
                 c.reads.files.clear()
             with Outcome(c, sequence) as outcome:
                 if stat.S_ISLNK(found.st_mode) and not source_path:
-                    libc.linkat(source, b"", parent, name, libc.AT_EMPTY_PATH)
+                    c.domains.perform(lambda: libc.linkat(source, b"", parent, name, libc.AT_EMPTY_PATH))
                 elif stat.S_ISLNK(found.st_mode):
                     source_parent, source_name = c.resolver.parent(task, olddirfd, c.tasks.read_path(task, old))
                     held = look(source_parent, source_name)
                     if held is None or not os.path.samestat(held, found):
                         raise OSError(errno.ENOENT, source_name)
-                    libc.linkat(source_parent, source_name, parent, name, 0)
+                    c.domains.perform(lambda: libc.linkat(source_parent, source_name, parent, name, 0))
                 else:
                     number = c.resolver.number(source)
-                    libc.linkat(c.resolver.names, number, parent, name, libc.AT_SYMLINK_FOLLOW)
+                    c.domains.perform(
+                        lambda: libc.linkat(c.resolver.names, number, parent, name, libc.AT_SYMLINK_FOLLOW)
+                    )
                 outcome.look_at(parent, name, found)
                 if own:
                     c.provenance.keep(parent, name)
@@ -263,7 +265,7 @@ class Names:
             if not directory:
                 c.saves.removes(task, target)
             with Outcome(c, sequence) as outcome:
-                _remove(parent, name, directory)
+                c.domains.perform(lambda: _remove(parent, name, directory))
                 outcome.look_at(parent, entry.bare)
                 c.provenance.forget(found)
                 c.secrets.leaves(target.path, found)
@@ -357,11 +359,12 @@ class Names:
                     c.provenance.forget(found)
                     return 0
                 if flags:
-                    libc.renameat2(source, source_name, goal, goal_name, flags)
+                    move = lambda: libc.renameat2(source, source_name, goal, goal_name, flags)  # noqa: E731
                 elif replaced is None:
-                    _move_to_nothing(source, source_name, goal, goal_name)
+                    move = lambda: _move_to_nothing(source, source_name, goal, goal_name)  # noqa: E731
                 else:
-                    os.rename(source_name, goal_name, src_dir_fd=source, dst_dir_fd=goal)
+                    move = lambda: os.rename(source_name, goal_name, src_dir_fd=source, dst_dir_fd=goal)  # noqa: E731
+                c.domains.perform(move)
                 outcome.look_at(goal, onto.bare, found)
                 c.secrets.leaves(origin.path, found)
                 for path in gone:

@@ -152,6 +152,7 @@ class Naming:
             return waiting.insist(lambda: libc.call("connect", own, address, len(address)))
 
         call.held.clear()
+        self._c.domains.leave()  # a domain of the caller's own knows another port; this one leads nowhere
         self._c.blocking.start(call.identity, call.task, act, None, own, *pins)
         return ANSWERED
 

@@ -137,7 +137,9 @@ class Opens:
                     return self._host_file(identity, task, pin, found, flags, target, judgement)
                 entry = c.reads.settle(task, target, found, judgement)
             try:
-                opened = os.open(resolver.number(pin), flags & ~os.O_NOFOLLOW | OURS, dir_fd=self._names)
+                opened = c.domains.perform(
+                    lambda: os.open(resolver.number(pin), flags & ~os.O_NOFOLLOW | OURS, dir_fd=self._names)
+                )
             except BlockingIOError:  # a lease on it (P73)
                 c.blocking.open(identity, task, os.dup(pin), flags & ~WALK, None)
                 return ANSWERED
@@ -160,6 +162,7 @@ class Opens:
         """Read what stands in the place of this file. It is judged each time, and no later read passes it by."""
         c = self._c
         entry = c.reads.settle_apart(task, target, found, judgement)
+        c.domains.check_reading(c.resolver.number(pin), self._names)
         opened = c.host_files.open(target.path, self._names, c.resolver.number(pin))
         give(c, identity, opened, flags)
         c.reads.count(entry)
@@ -425,7 +428,7 @@ class Opens:
         wanted = flags | os.O_EXCL | OURS  # O_EXCL follows no link
         try:
             with Outcome(c, sequence) as outcome:
-                opened = os.open(name, wanted, mode, dir_fd=parent)
+                opened = c.domains.perform(lambda: os.open(name, wanted, mode, dir_fd=parent))
                 try:
                     outcome.saw(c.provenance.note_descriptor(opened, parent))
                     there = place(c, identity, opened, flags)
@@ -454,7 +457,7 @@ class Opens:
             mask = c.identity.take_mask(c.tasks, task)
             sequence = commit(c, task, CREATE, target, decision, flags=flags, mode=mode, arguments=(mask,))
             with Outcome(c, sequence):
-                opened = os.open(b".", flags & ~os.O_NOFOLLOW | OURS, mode, dir_fd=pin)
+                opened = c.domains.perform(lambda: os.open(b".", flags & ~os.O_NOFOLLOW | OURS, mode, dir_fd=pin))
                 try:
                     there = place(c, identity, opened, flags)
                     c.provenance.note_nameless(opened)

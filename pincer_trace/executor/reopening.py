@@ -15,12 +15,14 @@ from pincer_trace.executor.commit import commit
 from pincer_trace.executor.context import ANSWERED
 from pincer_trace.executor.descriptors import OURS, WALK, covers, give, place
 from pincer_trace.executor.outcome import Outcome
-from pincer_trace.gateway.resolve import Forbidden, is_memory, live_name
+from pincer_trace.gateway.resolve import Forbidden, is_memory, live_name, process_of
 from pincer_trace.kernel import procfs
 from pincer_trace.twin.target import Target
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pincer_trace.executor.context import Context
     from pincer_trace.gateway.tasks import Task
 
@@ -119,7 +121,7 @@ class Reopening:
         else:
             name = os.readlink(b"/sys/dev/char/%d:%d" % (major, minor)).rpartition(b"/")[2]
             name = b"/dev/" + name
-        opened = os.open(name, (flags & ~WALK) | OURS)
+        opened = self._c.domains.perform(lambda: os.open(name, (flags & ~WALK) | OURS))
         try:
             if os.fstat(opened).st_rdev != device:
                 raise OSError(errno.ENXIO, "/dev/tty")
@@ -146,7 +148,7 @@ class Reopening:
                 if c.resolver.in_procfs(found.st_dev):
                     opened = self._open_procfs(task, pin, number, wanted)
                 else:
-                    opened = os.open(number, wanted, dir_fd=self._names)
+                    opened = c.domains.perform(lambda: os.open(number, wanted, dir_fd=self._names))
             except BlockingIOError:
                 if not regular or flags & os.O_NONBLOCK:
                     raise
@@ -168,11 +170,21 @@ class Reopening:
         """A file of procfs: without our own rights over other processes, from where the caller stands (P68, P80)."""
         c = self._c
         path = c.resolver.path_of(pin)
+        owner = process_of(path)
+        if owner is not None:  # a thread of ours in its domain could not look into it; what always can be opened tells
+            self._ask_domain(lambda: os.open(b"/proc/%d/comm" % owner, wanted & os.O_ACCMODE | OURS))
+        else:
+            self._ask_domain(lambda: os.open(number, wanted & os.O_ACCMODE | OURS, dir_fd=self._names))
         if path.rpartition(b"/")[2] in namespaces.MAPS and not c.identity.shares_namespace(task):
             if c.identity.privileged and namespaces.is_child_of_ours(task.tid):
                 return c.identity.with_setfcap(lambda: os.open(number, wanted, dir_fd=self._names))
             return namespaces.open_inside(task.tid, path, wanted)
         return c.identity.without_trace(lambda: os.open(number, wanted, dir_fd=self._names))
+
+    def _ask_domain(self, opening: Callable[[], int]) -> None:
+        """Raises OSError where the caller's own domain refuses it."""
+        if self._c.domains.current is not None:
+            os.close(self._c.domains.perform(opening))
 
 
 def asked_of_the_kernel(flags: int) -> int:

@@ -13,6 +13,7 @@ import stat
 from pincer_trace.effects import CREATE, READ, TRUNCATE, WRITE
 from pincer_trace.executor.commit import commit
 from pincer_trace.executor.descriptors import OURS
+from pincer_trace.executor.domains import NOT_ALONE
 from pincer_trace.executor.fresh import Attributes, Place, put
 from pincer_trace.executor.outcome import Outcome
 from pincer_trace.executor.versions import Versions
@@ -164,6 +165,8 @@ class Saves:
             return None
         if self.concerns(task, source):
             return None  # no view, but one of those files
+        if c.domains.current is not None:
+            c.authority.forbid(task, WRITE, goal, NOT_ALONE)
         descriptor = os.open(source.name, _READ, dir_fd=source.parent)
         try:
             if not os.path.samestat(os.fstat(descriptor), found):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pincer_trace.executor.context import Context
+    from pincer_trace.executor.domains import Domain
     from pincer_trace.executor.identity import Credentials
     from pincer_trace.executor.opens import Handler
     from pincer_trace.gateway.tasks import Task
@@ -46,7 +47,8 @@ _QUEUES = b"/dev/mqueue/"
 class OwnPlace:
     """A thread with a working directory, umask and ids of its own, for calls that take none of them as an argument."""
 
-    def __init__(self) -> None:
+    def __init__(self, domain: Domain | None = None) -> None:
+        self._domain = domain
         self._work: SimpleQueue[tuple[Act, SimpleQueue[int | BaseException]] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name="own-place", daemon=True)
         self._thread.start()  # at once: a later start could fail, when the process limit is reached
@@ -67,6 +69,8 @@ class OwnPlace:
             try:
                 if identity is None:
                     libc.call("unshare", _CLONE_FS)
+                    if self._domain is not None:
+                        self._domain.restrict()
                     fresh = Identity()
                     fresh.limit()
                     identity = fresh
@@ -114,7 +118,8 @@ class Sockets:
                     return self._bind_abstract(own, what, address)
             if hosts.is_ours(inet.unmapped(peers.inet_host(address) or bytes(4))):
                 raise OSError(errno.EADDRNOTAVAIL, "address")  # it stands for a name
-            libc.call("bind", own, address, len(address))  # a port, or what is no address: the kernel's errno
+            bind = lambda: libc.call("bind", own, address, len(address))  # noqa: E731 - a port, or what is no address
+            c.domains.perform(bind)  # with the kernel's errno
             if what.family != table.AF_UNIX:
                 c.provenance.note_port(what.inode)
             return 0
@@ -144,7 +149,7 @@ class Sockets:
             wanted = c.identity.credentials(task)
             arguments = (address, mask, what.inode)
             with Outcome(c, commit(c, task, BIND, target, decision, arguments=arguments)):
-                error = self._place.run(lambda there: _bind_there(there, own, address, directory, mask, wanted))
+                error = self._bind_as(lambda there: _bind_there(there, own, address, directory, mask, wanted))
                 if not error:
                     error = self._confirm(parent, name)
                 if error:
@@ -153,6 +158,17 @@ class Sockets:
             return 0
         finally:
             os.close(parent)
+
+    def _bind_as(self, act: Act) -> int:
+        """In our place for it, or in one that is in the caller's own domain."""
+        domain = self._c.domains.current
+        if domain is None:
+            return self._place.run(act)
+        place = OwnPlace(domain)
+        try:
+            return place.run(act)
+        finally:
+            place.close()
 
     def _bind_abstract(self, own: int, what: peers.Socket, address: bytes) -> int:
         """A name that is in no directory, perhaps one that the kernel chooses: whose it is decides who may connect."""
@@ -192,7 +208,8 @@ class Sockets:
         flags = (a[1] & 0xFFFFFFFF) | os.O_CLOEXEC
         attributes = c.tasks.read_bytes(task, a[3], 64) if flags & os.O_CREAT and a[3] else None
         try:
-            opened = libc.call("mq_open", name, flags & ~(os.O_CREAT | os.O_EXCL), 0, None)
+            existing = flags & ~(os.O_CREAT | os.O_EXCL)
+            opened = c.domains.perform(lambda: libc.call("mq_open", name, existing, 0, None))
         except FileNotFoundError:
             if not flags & os.O_CREAT:
                 raise
@@ -217,7 +234,7 @@ class Sockets:
         arguments = (c.identity.take_mask(c.tasks, task), attributes or b"")
         sequence = commit(c, task, CREATE, target, decision, flags=flags, mode=mode, arguments=arguments)
         with Outcome(c, sequence):
-            opened = libc.call("mq_open", name, flags | os.O_EXCL, mode, attributes)
+            opened = c.domains.perform(lambda: libc.call("mq_open", name, flags | os.O_EXCL, mode, attributes))
             c.provenance.note_object(opened)
         return opened
 
@@ -231,7 +248,7 @@ class Sockets:
             decision = c.authority.demand(task, UNLINK, target)
             sequence = commit(c, task, UNLINK, target, decision)
             with Outcome(c, sequence):
-                libc.call("mq_unlink", name)
+                c.domains.perform(lambda: libc.call("mq_unlink", name))
                 if found is not None:
                     c.provenance.forget(found)
             return 0

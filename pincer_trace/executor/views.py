@@ -47,6 +47,7 @@ class Views:
         assert target.found is not None
         c.saves.tell_loss(task, READ, target)
         c.reads.moved()  # by another name it may have been admitted before
+        c.domains.check_reading(c.resolver.number(target.descriptor), c.resolver.names)
         try:
             content, found = read(c.resolver.number(target.descriptor), c.resolver.names)
             view = c.secrets.view(c.authority.secret_name(target), found, content)

@@ -274,6 +274,8 @@ class Resolver:
         """Refuse what /proc tells of foreign processes beyond what `ps` shows, and writing there (P68): Forbidden."""
         path = self.procfs_name(path)
         owner = process_of(path)
+        if owner is not None and writes and path.endswith(b"/coredump_filter"):
+            raise Forbidden(path, "it marks processes that have confined themselves, and core dumps are off")
         if owner is None or self.is_ours(owner):
             return
         parts = path.split(b"/")

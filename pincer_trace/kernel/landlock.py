@@ -34,6 +34,9 @@ IOCTL_DEV = 1 << 15
 BIND_TCP, CONNECT_TCP = 1, 2
 SCOPE_ABSTRACT_UNIX_SOCKET, SCOPE_SIGNAL = 1, 2
 _RULE_NET_PORT = 2
+LAYERS = 16  # of one domain
+RESTRICT_LOG_FLAGS = 7  # what is logged; of landlock_restrict_self(2)
+RESTRICT_FLAGS = RESTRICT_LOG_FLAGS | 8  # and all threads of the process
 
 
 class Floor:
@@ -91,3 +94,8 @@ class Floor:
             call("landlock_restrict_self", ruleset, 0)
         finally:
             os.close(ruleset)
+
+
+def restrict_thread(ruleset: int, flags: int) -> None:
+    """Restrict the calling thread, and no other one. Raises OSError."""
+    call("landlock_restrict_self", ruleset, flags & RESTRICT_LOG_FLAGS)

@@ -84,6 +84,12 @@ def pidfd_open(pid: int, flags: int = 0) -> int:
 
 
 PIDFD_THREAD = 0x80
+_KCMP_FILE = 0
+
+
+def is_same_file(one: int, other: int) -> bool:
+    """Whether two descriptors of ours are copies of each other. See kcmp(2)."""
+    return call("kcmp", os.getpid(), os.getpid(), _KCMP_FILE, one, other) == 0
 
 
 def pidfd_getfd(pidfd: int, descriptor: int) -> int:

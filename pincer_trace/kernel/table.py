@@ -376,7 +376,7 @@ mount_setattr 442 442 refuse:EPERM
 quotactl_fd 443 443 refuse:EPERM
 landlock_create_ruleset 444 444 allow
 landlock_add_rule 445 445 allow
-landlock_restrict_self 446 446 allow
+landlock_restrict_self 446 446 notify:domain
 memfd_secret 447 447 allow
 process_mrelease 448 448 notify:others
 futex_waitv 449 449 allow
