@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from pincer_trace.plaintext.summary import View
 
 
+MOST = 4000  # tokens, up to which a text keeps the layout of the file
+
+
 class _Word:
     """A token of a text, with the space before it, and the handle that it is."""
 
@@ -45,9 +48,10 @@ def write(edited: bytes, view: View) -> Writer | Refusal:
     before = _shown_words(view)
     writer = Writer(view)
     pairs: dict[int, int] = {}
-    matcher = SequenceMatcher(None, [word.shown for word in before], [word.shown for word in body], autojunk=False)
-    for old, new, size in matcher.get_matching_blocks():
-        pairs.update(zip(range(new, new + size), range(old, old + size), strict=True))
+    if len(body) <= MOST:
+        matcher = SequenceMatcher(None, [word.shown for word in before], [word.shown for word in body], autojunk=False)
+        for old, new, size in matcher.get_matching_blocks():
+            pairs.update(zip(range(new, new + size), range(old, old + size), strict=True))
     values = sources(view)
     for number, word in enumerate(body):
         same = pairs.get(number)

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from plaintext.samples import SAMPLES, SECRET
 from plaintext.views import view_of
@@ -117,7 +117,7 @@ def edit(data: st.DataObject, view: View) -> bytes:
 def test_no_edit_brings_a_hidden_byte_to_light(name: str) -> None:
     accepted: Counter[bool] = Counter()
 
-    @settings(max_examples=60)
+    @settings(max_examples=60, deadline=None)
     @given(st.data())
     def attempt(data: st.DataObject) -> None:
         view = view_of(name, SAMPLES[name])
@@ -133,3 +133,67 @@ def test_no_edit_brings_a_hidden_byte_to_light(name: str) -> None:
     attempt()
     assert accepted[True] >= 5
     assert accepted[False] >= 5
+
+
+PIECES = st.one_of(
+    st.sampled_from(
+        [
+            SECRET,
+            SECRET,
+            b"x",
+            b"1",
+            b"\n",
+            b"\n",
+            b"=",
+            b": ",
+            b":",
+            b'"',
+            b"'",
+            b",",
+            b" ",
+            b"  ",
+            b"key",
+            b"name,url\n",
+        ]
+    ),
+    st.sampled_from(
+        [
+            b"a=",
+            b"b: ",
+            b"- ",
+            b"#",
+            b"{",
+            b"}",
+            b"[",
+            b"]",
+            b"[t]\n",
+            b'"k": ',
+            b"|\n  ",
+            b'"""',
+            b"\\",
+            b"---\n",
+            b"<<",
+        ]
+    ),
+    st.sampled_from(
+        [b"machine ", b"login ", b"https://", b"@github.com\n", b"-----BEGIN RSA PRIVATE KEY-----\n", b"\r\n", b"`"]
+    ),
+    st.sampled_from(
+        [b"-----END RSA PRIVATE KEY-----\n", b"\n# ", b"?", b"!t ", b"&a ", b"*a", b"export ", b"\\\n", b"k = ", b"\t"]
+    ),
+)
+HOSTILE = [".env", "a.ini", "a.toml", "a.json", "a.yaml", "a.csv", ".netrc", "a.pem", ".git-credentials"]
+
+
+@settings(deadline=None)
+@given(st.sampled_from(HOSTILE), st.lists(PIECES, max_size=30).map(b"".join), st.data())
+def test_what_no_view_of_a_file_shows_no_view_shows_after_an_edit(
+    name: str, content: bytes, data: st.DataObject
+) -> None:
+    """For any file, well formed or not."""
+    content = data.draw(st.sampled_from([content, b"a=1\n" + content, b"a: 1\n" + content, b'{"a": 1, ' + content]))
+    view = view_of(name, content)
+    assume(SECRET not in view_of(name, content, WIDE).text)
+    answer = restore(edit(data, view), view)
+    if isinstance(answer, Restored):
+        assert SECRET not in view_of(name, answer.content, WIDE).text

@@ -6,7 +6,7 @@ import gc
 import tracemalloc
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pincer_trace.plaintext import refusal
@@ -90,6 +90,7 @@ def test_nothing_prints_a_value(store: HandleStore, handle: Handle) -> None:
     assert SECRET.decode() not in f"{store!r} {handle!r} {MINE!r} {Save()!r} {Sink('ssh')!r} {store._records}"
 
 
+@settings(deadline=None)
 @given(st.binary(min_size=16, max_size=16))
 def test_the_text_of_a_handle_is_read_back_and_no_other(number: bytes) -> None:
     text = Handle(number).text

@@ -45,7 +45,7 @@ def restored(name: str, edited: bytes, content: bytes, mode: Mode = WIDE) -> byt
     return answer.content
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(JSON, INDENT)
 def test_a_view_of_json_has_its_structure(document: dict, indent: int | None) -> None:
     content = json.dumps(document, indent=indent).encode()
@@ -53,7 +53,7 @@ def test_a_view_of_json_has_its_structure(document: dict, indent: int | None) ->
     json.loads(view_of("a.json", content).text)
 
 
-@settings(max_examples=80)
+@settings(max_examples=80, deadline=None)
 @given(JSON, INDENT, INDENT, st.data())
 def test_an_edit_of_a_view_of_json_is_that_edit_of_the_file(
     document: dict, indent: int | None, other: int | None, data: st.DataObject
@@ -94,6 +94,7 @@ def toml(value: object) -> str:
     return json.dumps(value)
 
 
+@settings(deadline=None)
 @given(st.dictionaries(NAME, st.one_of(SCALAR, st.lists(st.integers(), max_size=3))), st.dictionaries(NAME, SCALAR))
 def test_a_view_of_toml_has_its_structure(top: dict, table: dict) -> None:
     text = "".join(f"{key} = {toml(value)}\n" for key, value in top.items()) + "# note\n[table] # note\n"
@@ -111,6 +112,7 @@ def test_a_view_of_toml_has_its_structure(top: dict, table: dict) -> None:
 INI_TEXT = st.text(st.sampled_from("ab \"'#=:[];"), max_size=8).map(str.strip)
 
 
+@settings(deadline=None)
 @given(
     st.dictionaries(
         st.sampled_from(["a", "b", "default"]), st.dictionaries(NAME.map(str.lower), st.lists(INI_TEXT, min_size=1))
@@ -133,6 +135,7 @@ def test_a_view_of_an_ini_file_has_its_structure(document: dict) -> None:
     assert {name: dict(edited[name]) for name in edited if name != "added"} == {name: dict(read[name]) for name in read}
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.lists(TEXT.map(lambda text: text.replace("\\", "")), min_size=2, max_size=2), min_size=1, max_size=5)
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from plaintext.views import SCOPE, plain, view_of
 
@@ -202,3 +204,43 @@ def test_after_a_save_what_is_left_has_the_same_handles() -> None:
     assert not store.rebind(Handle(bytes(16)), b"k1", after, field="KEY", now=2.0)
     store.revoke(host)
     assert not store.rebind(host, b"db", after, field="HOST", now=2.0)
+
+
+PEM = b"-----BEGIN RSA PRIVATE KEY-----\nx\n-----END RSA PRIVATE KEY-----\n"
+REFUSED = [
+    ("a.json", b'{"a": "x", "b": 1}', rb'"a": "(\S+)"', rb'"\1": "a"', refusal.MISPLACED),
+    ("a.json", b'{"a": "x", "b": 1}', rb'"a": "(\S+)"', rb'"a": "Bearer \1"', refusal.MISPLACED),
+    ("a.json", b'{"a": "x", "b": 1}', rb'"a": "(\S+)"', rb'"a": {"\1": 1}', refusal.MISPLACED),
+    ("a.json", b'{"a": "x", "b": 1}', rb'"b": "(\S+)",', rb'"b": "\1"', refusal.NOT_WELL_FORMED),
+    ("a.json", b'{"a": {"b": 1}, "c": 2}', rb"(?s)\{(.*)\}", rb'{"new": {\1}}', refusal.REMAINDER_MOVED),
+    ("a.json", b'{"a": [1]}', rb'(?s)"a": \[(.*?)\],(.*)\}', rb'\2, "a": [\1], "z": 0}', ""),
+    ("a.yaml", b"a: x\n", rb"a: (\S+)", rb"\1: a", refusal.MISPLACED),
+    ("a.yaml", b"a: x\n", rb"a: (\S+)", rb"a: [\1]", refusal.MISPLACED),
+    ("a.yaml", b"a: x\n", rb"a: (\S+)", rb"a: |\n  \1", refusal.MISPLACED),
+    ("a.yaml", b"a: x\n", rb"a: (\S+)", rb'a: "\1\nb: "', refusal.MISPLACED),
+    ("a.yaml", b"a: x\n", rb"a: (\S+)", rb'a: "open\nb: \1', refusal.NOT_WELL_FORMED),
+    ("a.toml", b"a = 1\n", rb'a = "(\S+)"', rb'"\1" = 1', refusal.MISPLACED),
+    ("a.toml", b"a = 1\n", rb'a = "(\S+)"', rb'a = ["\1"]', refusal.MISPLACED),
+    ("a.toml", b"a = 1\n", rb'a = "(\S+)"', rb'b = """\na = "\1"', refusal.NOT_WELL_FORMED),
+    ("a.toml", b"a = 1\n", rb'a = "(\S+)"', rb"a = '\1'", ""),
+    ("a.ini", b"a = 1\n", rb"a = (\S+)", rb"[\1]", refusal.MISPLACED),
+    ("a.ini", b"a = 1\n", rb"a = (\S+)", rb"a = x\n  \1", refusal.MISPLACED),
+    ("a.csv", b"name,key\nx,y\n", rb"name,key\n", rb"", refusal.MISPLACED),
+    ("a.csv", b"name,key\nx,y\n", rb"(?s)(name,key\n)(.*?)\n", rb"\2\n\1", refusal.MISPLACED),
+    ("a.csv", b"name,key\nx,y\n", rb"(?s)(name,key\n)(.*?)\n(.*)", rb"\3\1\2\n", refusal.MISPLACED),
+    ("a.csv", b"name,key\nx,y\n", rb"(pincer:\w+),(\S+)", rb'"\1",\2 ', ""),
+    ("a.pem", PEM, rb"(pin\S+)\n(-.*)", rb"\2\n\1", refusal.MISPLACED),
+    (".git-credentials", b"https://a:b@github.com\n", rb"https://(\S+)@\S+", rb"https://x@\1", refusal.MISPLACED),
+    (".netrc", b"machine a login b\n", rb"login (\S+)", rb"\1 login", refusal.MISPLACED),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "content", "found", "instead", "code"), REFUSED)
+def test_a_handle_is_a_whole_value_in_each_format(
+    name: str, content: bytes, found: bytes, instead: bytes, code: str
+) -> None:
+    view = view_of(name, content)
+    edited, count = re.subn(found, instead, view.text, count=1)
+    assert count == 1
+    answer = restore(edited, view)
+    assert (answer.code if isinstance(answer, Refusal) else "") == code, answer

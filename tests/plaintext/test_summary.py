@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from plaintext.views import plain, view_of
 
@@ -68,6 +68,7 @@ def check(name: str, content: bytes, mode: Mode) -> None:
     assert longer.content.startswith(content)
 
 
+@settings(deadline=None)
 @given(st.sampled_from(NAMES), CONTENT, st.sampled_from(sorted(MODES.values(), key=lambda mode: mode.name)))
 def test_each_view_is_bounded_and_gives_the_file_back(name: str, content: bytes, mode: Mode) -> None:
     check(name, content, mode)

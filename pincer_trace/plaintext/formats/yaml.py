@@ -55,7 +55,7 @@ def lines(content: bytes, limit: int) -> Iterator[Line]:
         shown = start[0] + (name + b":" if key is not None else b"")
         bare = name[1:-1] if name[:1] in {b'"', b"'"} else name
         is_shown = is_name(bare) if key is not None else bool(start[2])
-        names = ((body, body + len(name)),) if key is not None else ()
+        names = ((at, body), (body, body + len(name))) if start[2] else ((body, body + len(name)),)
         if _REST.match(content, value) is not None and value <= text:
             stop = value if key is not None else body
             if is_shown and column <= 40:
