@@ -102,7 +102,8 @@ def _context(news: list[str], file: str) -> str:
     """For the model: the lines without their numbers, times and counts, which say nothing to it."""
     told = [line.partition(" times: ")[2] for line in news[-LINES:]]
     before = f"{len(news) - LINES} more, before these, are in the file {file!a}.\n" if len(news) > LINES else ""
-    return f"This run is supervised by pincer-trace, which refused the following.\n{before}" + "\n".join(told)
+    does = "refused" if all(" was refused: " in line for line in told) else "tells"
+    return f"This run is supervised by pincer-trace, which {does} the following.\n{before}" + "\n".join(told)
 
 
 class _State:

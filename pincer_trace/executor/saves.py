@@ -24,6 +24,7 @@ from pincer_trace.paths import counted, display
 from pincer_trace.profile import VIEW
 from pincer_trace.twin import codes
 from pincer_trace.twin.authority import Denied
+from pincer_trace.twin.recovery import SAVED
 from pincer_trace.twin.target import Target
 
 TYPE_CHECKING = False
@@ -202,6 +203,8 @@ class Saves:
         c.secrets.saved(save.path, save.before, after, save.content)
         if save.before is not None:
             c.provenance.forget(save.before)
+        if c.authority.denials is not None:
+            c.authority.denials.tell(WRITE, save.path, SAVED)
         return after
 
     def _written(self, file: Pending) -> None:

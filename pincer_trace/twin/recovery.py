@@ -89,6 +89,11 @@ TEMPLATES = {
     codes.SUPERVISOR_FAILURE: ("the supervisor failed at this call, and what fails is refused", _LEAVE, _FAULT),
 }  # fmt: skip
 
+SAVED = "SAVED"  # no refusal, but what a tool that looks at the disk takes for one
+_SAVED = (
+    "the edited view of {name} was saved, with each handle as what it stands for. Its size on disk is not that of the "
+    "view: a tool that says for that reason that the write failed is wrong. Read it again before you edit it again."
+)
 _BUILT_IN = ("built in", "built-in")  # what records call the rules of no profile
 _PLAIN = bytes(c for c in range(0x20, 0x7F) if c not in b'"\\`<>')  # `<` and `>`: models read tags
 _SHELL = _PLAIN.replace(b"'", b"")  # these stand for themselves in a shell's single quotes, too
@@ -176,7 +181,7 @@ class Denials:
         self._write(HEADER)
 
     def tell(self, effect: str, path: bytes, code: str, rule: str = "", reason: str = "") -> bool:
-        """Something was refused that the kernel would have done. `reason` is told where no rule of the profile is.
+        """Something was refused that the kernel would have done, or SAVED. `reason` is told where no rule is.
 
         Whether it is new: nothing like it was refused before, as far as there is room to remember.
         """
@@ -238,6 +243,8 @@ class Denials:
 
     def _text(self, key: tuple[str, str, str, str, str], path: bytes) -> str:
         effect, name, code, source, detail = key
+        if code == SAVED:
+            return f"{SAVED}: {_SAVED.format(name=name)}"
         built_in = source in _BUILT_IN
         cause = codes.BUILT_IN if built_in and code == codes.POLICY_DENY else code
         why, instead, allow = TEMPLATES.get(cause, TEMPLATES[codes.SUPERVISOR_FAILURE])

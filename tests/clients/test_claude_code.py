@@ -180,6 +180,49 @@ def test_claude_code_works_with_a_key_that_it_never_holds(runner: support.Runner
     assert kept and not any(KEY.encode() in path.read_bytes() for path in kept)
 
 
+def test_claude_code_edits_secrets_that_it_never_sees(runner: support.Runner, claude: Path) -> None:
+    """It reads `.env`, adds variables, and runs the program that uses the file: no secret leaves in a request.
+
+    After a write it compares the size on disk, which is that of the file and not of the view, and calls the edit
+    failed; what is true is told to the model in the same step.
+    """
+    if support.PREFIX:
+        pytest.skip("natively it sees them")
+    secrets = "# canary-0\nAPI_KEY=canary-1\nDEBUG=canary-2\nDB=postgres://u:canary-3@h/d\n"
+    file = runner.work / ".env"
+    file.write_text(secrets)
+    file.chmod(0o640)
+    (runner.work / "app.sh").write_text(". ./.env; echo started on $PORT for $HOST_NAME with $API_KEY\n")
+    for path in (file, runner.work / "app.sh"):
+        os.chown(path, runner.identity.uid, runner.identity.gid)
+    turns = [
+        [use("Read", file_path=str(file))],
+        [use("Edit", file_path=str(file), old_string="DEBUG=", new_string="PORT=8080\nDEBUG=")],
+        [use("Read", file_path=str(file))],
+        [use("Edit", file_path=str(file), old_string="API_KEY=", new_string="HOST_NAME=h\nAPI_KEY=")],
+        [use("Bash", command="sh app.sh; cat .env app.sh; grep -r canary . ; env", description="run it")],
+        [say("It runs.")],
+    ]
+    with MessagesApi(turns) as api:
+        result, answer = run(runner, claude, api, supervised=True)
+    assert answer["result"] == "It runs."
+    results = final_results(api)
+    assert [failed for failed, _ in results] == [False, True, False, True, False], results
+    assert all("bytes on disk, expected" in results[number][1] for number in (1, 3)), results
+    hooked = json.dumps(api.requests)
+    assert "was saved, with each handle as what it stands for" in hooked
+    assert "PORT=pincer:" in results[2][1]
+    assert "API_KEY=pincer:" in results[0][1]
+    assert "started on pincer:" in results[4][1]
+    sent = json.dumps(api.requests)
+    assert "canary-" not in sent + result.out + result.err
+    wanted = secrets.replace("API_KEY", "HOST_NAME=h\nAPI_KEY").replace("DEBUG", "PORT=8080\nDEBUG")
+    assert file.read_text() == wanted
+    assert file.stat().st_mode & 0o777 == 0o640
+    kept = [path for path in runner.base.rglob("*") if path.is_file() and not path.is_symlink() and path != file]
+    assert kept and not any(b"canary-" in path.read_bytes() for path in kept if path.name != "app.sh")
+
+
 def told(request: dict[str, Any]) -> list[str]:
     """What pincer-trace's hook said up to a request, a piece each."""
     pieces = []

@@ -311,3 +311,15 @@ def test_no_input_says_anything_outside_of_quotes(
     assert text == told(file, profile, effect, folder + name, code, source, reason)
     harmless = folder + (b"x" if recovery.is_plain(folder + name) else b'"')
     assert unquoted(text) == unquoted(told(file, profile, effect, harmless, code, source, reason and "x"))
+
+
+def test_a_save_is_told_as_what_it_is(tmp_path):
+    """Once for a file: a tool that looks at the disk would take it for a failure."""
+    file = tmp_path / "denials.txt"
+    denials = recovery.Denials(str(file))
+    assert denials.tell(WRITE, b"/w/.env", recovery.SAVED)
+    assert not denials.tell(WRITE, b"/w/.env", recovery.SAVED)
+    denials.close()
+    (line,) = [line for line in file.read_text().splitlines() if line[0].isdigit()]
+    assert '000002 times: SAVED: the edited view of "/w/.env" was saved' in line
+    assert "refused" not in line
