@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -23,25 +25,28 @@ def lay_out(runner: support.Runner) -> Path:
     return runner.home / ".ssh"
 
 
-def race(runner: support.Runner, words: str, swapper: str, rounds: int) -> list[int]:
-    """Run `race WORDS` against a swapper of `d` and `l`, which is supervised or not: its counts.
+SWAP = ["swap", "d", "l"]
+
+
+def race(runner: support.Runner, words: str, swapper: str, rounds: int, swap: Sequence[str] = SWAP) -> list[int]:
+    """Run `race WORDS` against a swapper (of `d` and `l`), which is supervised or not: its counts.
 
     Again, up to ten times, until both sides were seen: a busy machine may not let the two meet in one run.
     """
     counts = [0, 0, 0, 0]
     for _ in range(10):
-        counts = [a + b for a, b in zip(counts, _race_once(runner, words, swapper, rounds), strict=True)]
+        counts = [a + b for a, b in zip(counts, _race_once(runner, words, swapper, rounds, swap), strict=True)]
         if counts[0] and counts[1]:
             break
     return counts
 
 
-def _race_once(runner: support.Runner, words: str, swapper: str, rounds: int) -> list[int]:
+def _race_once(runner: support.Runner, words: str, swapper: str, rounds: int, how: Sequence[str]) -> list[int]:
     program = compiled("race")
-    swap = [program, "swap", "d", "l", "100000000"]
+    swap = [program, *how, "100000000"]
     outside = subprocess.Popen(swap, cwd=runner.work, stdout=subprocess.DEVNULL) if swapper == "outside" else None
     try:
-        inside = f"{program} swap d l 100000000 >/dev/null & " if outside is None else ""
+        inside = f"{shlex.join(swap)} >/dev/null & " if outside is None else ""
         line = f"{inside}{program} {words.format(n=rounds)}; kill $! 2>/dev/null; true"
         result = runner.supervise(["sh", "-c", line])
     finally:
@@ -59,6 +64,20 @@ def test_p21_a_swapped_directory_shows_no_secret(runner: support.Runner, swapper
     done, refused, found, _ = race(runner, f"read d/f {{n}} {NEEDLE}", swapper, rounds)
     assert found == 0
     assert done and refused, "both sides of the race must have been seen"
+
+
+@pytest.mark.parametrize("swapper", ["inside", "outside"])
+@pytest.mark.parametrize("rounds", [1000, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_p21_a_link_that_is_replaced_shows_no_secret(runner: support.Runner, swapper: str, rounds: int) -> None:
+    """A link at the end of the path and one in its middle, to an innocent file and to the secret in turn."""
+    secrets = lay_out(runner)
+    for path, inner, outer in (("n/f", "d", secrets), ("n", "d/f", secrets / "f")):
+        swap = ["link", "n", inner, str(outer)]
+        done, refused, found, _ = race(runner, f"read {path} {{n}} {NEEDLE}", swapper, rounds, swap)
+        assert found == 0
+        # One that is outside may be so quick that no two looks see the same: that is refused, too.
+        assert refused and (done or swapper == "outside"), "both sides of the race must have been seen"
+        (runner.work / "n").unlink()
 
 
 @pytest.mark.parametrize("swapper", ["inside", "outside"])

@@ -54,10 +54,11 @@ def test_p13_a_full_table_is_no_way_around(runner: support.Runner, tries: int) -
 
 
 @pytest.mark.parametrize("call", ["truncate", "chmod", "unlink", "rename", "onto"])
-def test_p01_a_flipped_path_never_changes_the_other(runner: support.Runner, call: str) -> None:
+@pytest.mark.parametrize("tries", [600, pytest.param(SLOW, marks=pytest.mark.slow)])
+def test_p01_a_flipped_path_never_changes_the_other(runner: support.Runner, call: str, tries: int) -> None:
     forbidden = outside(runner)
     before = support.snapshot(forbidden.parent), forbidden.stat().st_ino
-    assert_raced(counts(runner, [program("p1_flip"), call, "600", *names(runner, forbidden)]))
+    assert_raced(counts(runner, [program("p1_flip"), call, str(tries), *names(runner, forbidden)], 600))
     assert (support.snapshot(forbidden.parent), forbidden.stat().st_ino) == before
 
 
@@ -116,11 +117,12 @@ def test_p17_a_descriptor_that_is_replaced(runner: support.Runner, call: str, tr
     assert found["done"] and found["refused"], "the race did not happen"
 
 
-def test_p17_a_descriptor_that_is_replaced_reads_nothing(runner: support.Runner) -> None:
+@pytest.mark.parametrize("tries", [TRIES, pytest.param(SLOW, marks=pytest.mark.slow)])
+def test_p17_a_descriptor_that_is_replaced_reads_nothing(runner: support.Runner, tries: int) -> None:
     """The same for reading: `x` is innocent in one folder and a key in the other."""
     allowed = give(runner, runner.work / "d" / "x", b"plain\n")
     key = give(runner, runner.home / ".ssh" / "x", b"canary-5e1f\n", 0o600)
-    found = counts(runner, [program("p17_table"), "read", str(TRIES), str(allowed.parent), str(key.parent)])
+    found = counts(runner, [program("p17_table"), "read", str(tries), str(allowed.parent), str(key.parent)], 600)
     assert found["reached"] == 0
     assert found["done"], "the race did not happen"
 

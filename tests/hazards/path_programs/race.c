@@ -1,6 +1,7 @@
 /* One side of a race about names, N times: what it reached is counted and printed (hazards P21 and P37).
  *
  *   race swap A B N          exchange two names
+ *   race link NAME A B N     NAME is a link to A and to B in turn, replaced by rename
  *   race read PATH N TEXT    open and read: how often it opened, was refused, and found TEXT
  *   race VERB PATH N         VERB: write truncate create unlink mkdir chmod rename link
  */
@@ -49,6 +50,11 @@ int main(int count, char **words) {
     if (count == 5 && !strcmp(words[1], "swap")) {
         for (int left = atoi(words[4]); left > 0; left--)
             renameat2(AT_FDCWD, words[2], AT_FDCWD, words[3], RENAME_EXCHANGE) ? other++ : done++;
+    } else if (count == 6 && !strcmp(words[1], "link")) {
+        char other[4200];
+        snprintf(other, sizeof other, "%s-next", words[2]);
+        for (int left = atoi(words[5]); left > 0; left--)
+            symlink(words[3 + left % 2], other) || rename(other, words[2]) ? refused++ : done++;
     } else if (count == 5 && !strcmp(words[1], "read")) {
         for (int left = atoi(words[3]); left > 0; left--) {
             char text[100];
