@@ -395,17 +395,19 @@ def profile_list() -> None:
 
 
 @profiles.command("show")
-@click.argument("name", required=False, default="default", metavar="[NAME|FILE]")
+@click.argument("name", required=False, metavar="[NAME|FILE]")
 @click.option("--command", metavar="PROGRAM", help="As in a run of PROGRAM: some rules are for one program only.")
-def profile_show(name: str, command: str | None) -> None:
-    """Show a profile's rules, as they are here and now.
+def profile_show(name: str | None, command: str | None) -> None:
+    """Show a profile's rules, as they are here and now; by default those that PROGRAM would have.
 
     Placeholders are filled in. The strongest rule comes first: of those that match, the first one decides.
     """
     from pincer_trace.profile import load
+    from pincer_trace.profile.chosen import profile_for
     from pincer_trace.profile.show import describe
 
-    print(describe(load(name, places_for(command))), end="")
+    places = places_for(command)
+    print(describe(load(name or profile_for(places.command), places)), end="")
 
 
 for _command in PROFILES:

@@ -50,6 +50,7 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
     from pincer_trace.ledger import Session
     from pincer_trace.ledger.session import remove
     from pincer_trace.profile import Overlay, Places, is_file, load
+    from pincer_trace.profile.chosen import DEFAULT, profile_for
     from pincer_trace.profile.model import OBSERVE, UDP_UNPOLICED
 
     command = worker.find_command(options.command[0], os.environ.get("PATH"))
@@ -69,7 +70,8 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
         opened = {name: getattr(options, name) for name in ("allow_write", "allow_connect", "allow_net", "protect")}
         overlay = Overlay(**opened)
         port_of = _port_of(options, desks)
-        profile = load(options.profile or "default", places, overlay=overlay, cache_directory=cache, port_of=port_of)
+        name = options.profile or profile_for(places.command)
+        profile = load(name, places, overlay=overlay, cache_directory=cache, port_of=port_of)
         observes = profile.settings.mode == OBSERVE
         if observes:
             if options.confirm == "ask":
@@ -99,7 +101,7 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
         raise
     floor = plan.floor
     judged_by = {  # what `review` loads the profile from again
-        "profile": profile.paths[0] if is_file(options.profile or "") else options.profile or "default",
+        "profile": profile.paths[0] if is_file(name) else name,
         **opened,
         "compiled": cache,
         "brokers": {name: port for desk in desks for name, port in desk.ports.items()},
@@ -130,6 +132,8 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
             f"{paths.display(profile.name)} observes, and the log tells what would have been refused"
         )
     if not options.quiet:
+        if options.profile is None and name != DEFAULT:
+            say(f"profile {name}, by the name of the program; -p NAME takes another one")
         if profile.logins:
             names = ", ".join(paths.display(pattern) for pattern in profile.logins)
             say(f"{os.path.basename(command)} itself may read its own login: {names}")

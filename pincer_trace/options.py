@@ -102,7 +102,7 @@ TABLE = (
     ),
     Option(
         "model", ("--model",), TEXT, metavar="NAME",
-        text="The model to ask. [default: claude-haiku-5-5]",
+        text="Which to ask. [default: claude-haiku-5-5]",
     ),
     Option(
         "twin", ("--twin",), CHOICE, choices=("inline", "process"), default="inline",

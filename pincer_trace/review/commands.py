@@ -17,7 +17,10 @@ _DEFAULT = click.core.ParameterSource.DEFAULT
 _ON_THE_ENTRY = frozenset({"rename", "link", "symlink", "unlink", "rmdir", "mkdir", "mknod", "bind"})
 
 _profile_option = click.option(
-    "-p", "--profile", default="default", show_default=True, metavar="NAME|FILE", help="The profile to ask."
+    "-p",
+    "--profile",
+    metavar="NAME|FILE",
+    help="The profile to ask. [default: that of PROGRAM, where it has one of its own, else default]",
 )
 _allow_write_option = click.option(
     "--allow-write", multiple=True, metavar="PATH", help="As in a run with this option. Repeatable."
@@ -48,7 +51,7 @@ def why(
     ctx: click.Context,
     effect: str,
     target: str | None,
-    profile: str,
+    profile: str | None,
     command: str | None,
     allow_write: tuple[str, ...],
     allow_connect: tuple[str, ...],
@@ -64,6 +67,7 @@ def why(
     """
     from pincer_trace.cli import NAME, places_for, refuse_effect
     from pincer_trace.profile import Overlay, load
+    from pincer_trace.profile.chosen import profile_for
     from pincer_trace.profile.show import explain
     from pincer_trace.review.why import explained, find, foretold, heading
     from pincer_trace.twin.foresight import PathFacts
@@ -88,7 +92,7 @@ def why(
     places = places_for(command)
     asked = resolve_target(effect, target)
     overlay = Overlay(allow_write=allow_write, allow_connect=allow_connect, allow_net=allow_net, protect=protect)
-    loaded = load(profile, places, overlay=overlay)
+    loaded = load(profile or profile_for(places.command), places, overlay=overlay)
     said = explain(loaded, effect, asked, PathFacts(loaded, effect, asked))
     _print_rows(said.verdict, f"{effect} {paths.display(asked, 5000)}", foretold(loaded, said))
     return 0 if said.verdict in ("allow", "view") else 1

@@ -9,6 +9,7 @@ import pytest
 
 from pincer_trace import effects
 from pincer_trace.profile import ALLOW, CONFIRM, DENY, VIEW, Facts, Overlay, Places, gitconfig, load, places
+from pincer_trace.profile.chosen import profile_for
 
 TIMES = frozenset({"utime"})
 ATTRIBUTES = frozenset({"chmod", "chown", "utime"})
@@ -95,7 +96,7 @@ class House:
                     setattr(places, name, tuple(self.moved(path) for path in value))
                 elif value is not None:
                     setattr(places, name, self.moved(value))
-            self.profiles[key] = load("default", places, overlay=overlay, cache_directory=self.cache)
+            self.profiles[key] = load(profile_for(places.command), places, overlay=overlay, cache_directory=self.cache)
         return self.profiles[key]
 
     def judge(self, cwd, effect, path, facts=None, command=None, overlay=None):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+import tomllib
 
 import pytest
 import support
 
 from pincer_trace.paths import shipped_profiles
-from pincer_trace.profile import ALLOW, CONFIRM, DENY, Facts, Places, load
+from pincer_trace.profile import ALLOW, CONFIRM, DENY, Facts, Places, globs, load
+from pincer_trace.profile.chosen import AGENTS, profile_for
 from pincer_trace.profile.model import EveryFact
 from pincer_trace.profile.show import available, doubts
 
@@ -124,3 +127,39 @@ def test_ci_closes_what_later_steps_and_other_jobs_run():
     assert default.judge("create", b"/home/runner/work/p/p/.gitlab-ci.yml", Facts()).verdict == ALLOW
     assert ci.judge("create", b"/home/runner/work/p/p/src/a", Facts()).verdict == ALLOW
     assert ci.judge("read", b"/home/runner/work/p/p/.github/workflows/ci.yml", Facts()).verdict == ALLOW
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_the_profile_of_an_agent_is_taken_for_the_programs_that_it_is_about(places, name):
+    """The patterns by which it is chosen are those that its own rules name; and no more than its program is."""
+    with open(os.path.join(shipped_profiles(), f"{name}.toml"), "rb") as file:
+        tree = tomllib.load(file)
+    assert tree["extends"] == "default"
+    tables = [table for kind in ("rule", "pass_env", "broker") for table in tree.get(kind, ())]
+    labels = {tuple(table["command"]) for table in tables if "command" in table}
+    written = {pattern for label in labels for each in label for pattern in globs.alternatives(each.encode())}
+    assert written == set(AGENTS[name])
+    for pattern in AGENTS[name]:
+        assert profile_for(pattern.replace(b"**/", b"/opt/x/").replace(b"/**", b"/bin/y").replace(b"*", b"z")) == name
+    for other in (b"", b"/usr/bin/env", f"/usr/bin/{name}-not".encode(), f"/opt/{name}/bin/sh".encode()):
+        assert profile_for(other) == "default"
+
+
+@needs_us
+def test_an_agent_gets_its_profile_by_its_name_and_p_names_another(runner: support.Runner) -> None:
+    folder = runner.base / "bin"
+    folder.mkdir(mode=0o755)
+    agent = folder / "claude"
+    agent.write_text("#!/bin/sh\nmkdir -p ~/.claude && echo 1 > ~/.claude/state\n")
+    agent.chmod(0o755)
+    done = runner.supervise([str(agent)], options=())
+    assert done.status == 0, done
+    first = done.err.splitlines()[0]
+    assert first == "pincer-trace: profile claude, by the name of the program; -p NAME takes another one"
+    session = json.loads((done.session / "session.json").read_text())
+    assert (session["profile"], session["judged_by"]["profile"]) == ("claude", "claude")
+    runner.fresh()
+    done = runner.supervise([str(agent)], options=("-p", "strict"))
+    assert done.status == 0, done
+    assert "by the name of the program" not in done.err
+    assert json.loads((done.session / "session.json").read_text())["profile"] == "strict"
