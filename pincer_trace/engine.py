@@ -345,7 +345,9 @@ class Engine:
     def _tell_denial(self, number: int, effect: str, path: bytes, reason: str) -> None:
         """A denial that is the first of its kind, for the same."""
         why = f"pincer-trace why {number}{self._session.elsewhere}"
-        self._tell_front(f"denied {effect} {named(path, 200)}: {display(reason, 200)}; {why}")
+        is_host = path.startswith(b"//") and not path.startswith(b"//@") and b":" in path
+        allow = f"; --allow-net {named(path[2:], 200)} allows it" if is_host else ""
+        self._tell_front(f"denied {effect} {named(path, 200)}: {display(reason, 200)}{allow}; {why}")
 
     def _tell_front(self, line: str) -> None:
         """What a person may hear; nothing depends on it."""

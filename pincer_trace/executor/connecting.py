@@ -123,7 +123,7 @@ class Connecting:
 
     def _inet(self, call: Connection) -> object:
         peer = peers.inet_peer(call.socket, call.address)
-        if not peer or call.socket.kind != _STREAM:
+        if not peer or peers.family_of(call.address) != call.socket.family or call.socket.kind != _STREAM:
             # No address, or none that the kernel takes; UDP, of which nothing is judged (P82). Neither waits.
             return call.now(call.address)
         host, port = peers.host_and_port(peer)
@@ -133,10 +133,12 @@ class Connecting:
         if authority.passes(CONNECT, peer):
             judgement = authority.demand(call.task, CONNECT, target)
         else:  # a rule may ask whose server it is
-            target.listeners = tuple(sockdiag.tcp_listeners(host, port))
+            if peers.is_loopback(host):  # what listens here by any address would seem to listen at another machine's
+                target.listeners = tuple(sockdiag.tcp_listeners(host, port))
             judgement = authority.judge(call.task, CONNECT, target)
             if peers.is_loopback(host) and not (target.listeners or authority.permits(judgement)):
-                raise OSError(errno.ECONNREFUSED, peer)  # as natively: who waits for a server tries again
+                # As natively, for who waits for a server tries again; and at port 0 there never is one
+                return call.now(peers.inet_address(call.socket.family, host, 0))
             authority.insist(call.task, CONNECT, target, judgement)
         return self._perform(call, target, judgement, call.address)
 

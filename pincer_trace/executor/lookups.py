@@ -9,6 +9,7 @@ import threading
 from _queue import SimpleQueue
 from time import monotonic
 
+from pincer_trace.gateway import hosts
 from pincer_trace.kernel import inet
 from pincer_trace.kernel.bare import socket
 
@@ -68,7 +69,8 @@ class Lookups:
         while True:
             name = self._work.get()
             try:
-                found = Found(look_up(name))
+                addresses = look_up(name)
+                found = Found(addresses, "" if addresses else "it has no address")
             except OSError as error:
                 found = Found((), str(error.args[-1]) if error.args else "it cannot be looked up")
             except Exception as failure:  # noqa: BLE001 - whoever waits must hear of it
@@ -88,8 +90,9 @@ class Lookups:
 def look_up(name: bytes) -> tuple[bytes, ...]:
     """The addresses of a host, by this machine's own files and servers. Raises OSError (gaierror).
 
-    A name with a dot is meant as it is: what was judged is not to become another one by a search list.
+    No address at all (0.0.0.0), which would mean this machine, is no host's, nor are those of the session. A name
+    with a dot is meant as it is: what was judged is not to become another one by a search list.
     """
     told = socket.getaddrinfo(name + b"." if b"." in name else name, None, 0, socket.SOCK_STREAM)
     raw = [inet.unmapped(socket.inet_pton(family, str(place[0]).partition("%")[0])) for family, _, _, _, place in told]
-    return tuple(dict.fromkeys(raw))[:_MOST]
+    return tuple(each for each in dict.fromkeys(raw) if any(each) and not hosts.is_ours(each))[:_MOST]

@@ -51,13 +51,11 @@ class Naming:
 
     def connect(self, call: Connection, host: bytes, port: int) -> object:
         """To the name that `host` stands for, or to the resolver. Raises OSError, Denied, Asked."""
-        if peers.family_of(call.address) != call.socket.family:
-            return call.now(call.address)  # the kernel's own errno
         if hosts.is_stub(host, port):
             return self._to_stub(call)
         name = self._c.hosts.name(host)
         if not name:
-            raise OSError(errno.ECONNREFUSED, "address")  # it was told to nobody
+            return call.now(peers.inet_address(call.socket.family, _LOCAL, 0))  # it was told to nobody: refused
         target = Target(b"//%b:%d" % (name, port))
         judgement = self._c.authority.demand(call.task, CONNECT, target)
         found = self._look_up(name)

@@ -49,6 +49,7 @@ class Account:
         self._answers: dict[int, Answered] = {}
         self._programs = Table()
         self._devices = Table()
+        self._hosts = Table()
         self._reads = Reads()
         self._read: set[int] = set()
         self._words: dict[str, str] = {}
@@ -86,6 +87,7 @@ class Account:
             closed=_ordered(self._closed), errors=_ordered(self._errors), unended=_ordered(self._unended),
             answers=list(self._answers.values()), confirmed=_ordered(self._confirmed), more=self._more,
             programs=self._programs, peers=_ordered(self._peers), reads=self._reads, devices=self._devices,
+            hosts=self._hosts,
             changes=list(self._tree.changes()), beyond=self._tree.beyond,
         )  # fmt: skip
 
@@ -119,6 +121,9 @@ class Account:
         closed = record["kind"] == "failure" or (code not in BY_RULES and code not in ("", codes.BUILT_IN))
         key = *(text(record.get(name)) for name in ("effect", "verdict", "rule", "reason")), code
         self._group(self._closed if closed else self._denials, key, record)
+        path = text(record.get("path"))
+        if not closed and code in BY_RULES and path.startswith("//") and not path.startswith("//@"):
+            self._hosts.add(path[2:])
 
     def _answer(self, record: Record) -> None:
         if len(self._answers) >= _GROUPS:

@@ -30,6 +30,12 @@ if TYPE_CHECKING:
 
 _LABEL = 10  # columns in front
 _FEW = 8  # groups of a kind
+_HOSTS = 12  # in one --allow-net
+_HOST = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.:")
+_OPTIONS = (
+    ("--allow-write", "allow_write"), ("--allow-connect", "allow_connect"), ("--allow-net", "allow_net"),
+    ("--protect", "protect"),
+)  # fmt: skip
 _SOME = 12  # lines of one kind of change
 _PROGRAMS = 8
 _NAME = 1000  # characters of a name where nothing shortens it
@@ -103,7 +109,7 @@ class Page:
 
     def _options(self) -> Iterator[tuple[str, list[str]]]:
         told = self._report.session.get("judged_by")
-        for option, name in (("--allow-write", "allow_write"), ("--protect", "protect")):
+        for option, name in _OPTIONS:
             values = told.get(name) if isinstance(told, dict) else None
             if isinstance(values, list) and values:
                 yield option, [paths.named(raw(text(value)), 200) for value in values[:_FEW]]
@@ -171,6 +177,11 @@ class Page:
                    (f"pincer-trace log --verdict deny --verdict confirm {self._selector}", PLAIN)]  # fmt: skip
         shown = groups[0].record
         yield [("  why, and what would allow it: ", DIM), (f"pincer-trace why {shown} {self._selector}", PLAIN)]
+        named = [host for host, _ in self._report.hosts.sorted() if _HOST.issuperset(host)]
+        if named and groups is self._report.denials:
+            left_out = len(named) - _HOSTS
+            yield [("  to reach these hosts: ", DIM), (f"--allow-net {shlex.quote(','.join(named[:_HOSTS]))}", PLAIN),
+                   (f" and {left_out} more" if left_out > 0 else "", DIM)]  # fmt: skip
 
     def _answers(self) -> Iterator[Row]:
         for name, noun in (("answered", "question"), ("given", "secret")):

@@ -121,6 +121,7 @@ class Report:
     peers: list[Group]
     reads: Reads
     devices: Table
+    hosts: Table  # HOST:PORT that were refused by rules
     changes: list[Change]
     beyond: dict[str, int]
 
@@ -176,6 +177,7 @@ class Report:
             "beyond": self.beyond,
             "programs": self.programs.told(),
             "devices": self.devices.told(),
+            "hosts": self.hosts.told(),
             "reads": self.reads.told(),
         }  # fmt: skip
 

@@ -82,7 +82,8 @@ def run(
     command = [str(claude), "-p", "Do it.", "--output-format", "json", "--add-dir", str(runner.home)]
     command += ["--allowedTools", "Bash Write Edit Read"]
     how: dict[str, Any] = {"env": env, "timeout": 180}
-    result = runner.supervise(command, options=(), **how) if supervised else runner.native(command, **how)
+    options = ("--allow-net", api.url.partition("//")[2])  # the model's stand-in
+    result = runner.supervise(command, options=options, **how) if supervised else runner.native(command, **how)
     assert result.status == 0, result
     return result, json.loads(result.stdout)
 

@@ -68,6 +68,8 @@ def test_a_write_outside_is_asked_about_in_the_pane(runner: support.Runner, clau
             str(sessions),
             "--confirm",
             "ask",
+            "--allow-net",
+            api.url.partition("//")[2],
         ]
         words += ["--", str(claude), "--allowedTools", "'Bash Write'", "--", "'Do it.'"]
         screen.type(" ".join(words))

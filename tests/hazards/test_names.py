@@ -12,21 +12,14 @@ import support
 from hazards.net_programs.away import Internet
 from hazards.path_programs.tools import attack, give, notes, python
 
-ONLY = b"""
+CLOSED = b"""
 extends = "default"
 
 [[rule]]
 effects = ["connect"]
-paths = ["//**"]
-verdict = "confirm"
-reason = "a host outside of this run"
-
-[[rule]]
-effects = ["connect"]
-paths = ["//127.0.0.0/8:*", "//::1:*"]
-when = "bound"
-verdict = "allow"
-reason = "a server of this run"
+paths = ["//93.184.216.99:*"]
+verdict = "deny"
+reason = "never there"
 """
 PUBLIC, OTHER, SIX = "93.184.216.34", "93.184.216.99", "2606:2800::1"
 NEAR = ("127.0.0.1", "10.0.0.5", "169.254.169.254", "fd12::7")
@@ -39,7 +32,8 @@ ZONE = {
     "mixed.test": ["10.0.0.5", PUBLIC],
     "lan.test": ["10.0.0.5"],
     "closed.test": [OTHER],
-    "self.test": ["127.224.0.16"],
+    "self.test": ["127.224.0.16", "fd70:696e:6365:7200::10"],
+    "zero.test": ["0.0.0.0", "::"],
     "other.test": [PUBLIC],
     "x.search.test": [PUBLIC],
 }
@@ -61,26 +55,22 @@ def reach(name, family=2, later=False, port=80, only=False):
         if only: s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         return connect(s, address)
 """
-ALLOWED = "{api,six,both,multi,rebind,mixed,none,closed,self,x}.test:80,*.wild.test:80"
+ALLOWED = "{api,six,both,multi,rebind,mixed,none,closed,self,zero,x}.test:80,*.wild.test:80"
 
 
 def test_p83_a_name_is_judged_and_leads_only_where_it_may(runner: support.Runner) -> None:
     """All in one run: families, non-blocking, several addresses, rebinding, addresses that mean no name, other processes."""
     internet = Internet(runner, ZONE, SERVERS)
-    rules = (
-        ONLY
-        + b'[[rule]]\neffects = ["connect"]\npaths = ["//93.184.216.99:*"]\nverdict = "deny"\nreason = "never there"\n'
-    )
-    give(runner, runner.base / "p.toml", rules)
+    give(runner, runner.base / "p.toml", CLOSED)
     result = internet.supervise(
         python(
             runner,
             REACH
             + """
 for later in (False, True):
-    for name in ("api.test", "API.Test.", "six.test", "both.test", "multi.test", "none.test", "a.wild.test"):
+    for name in ("api.test", "API.Test.", "six.test", "both.test", "multi.test", "none.test", "self.test", "zero.test", "a.wild.test"):
         for family in (2, 10): note(f"{name} {family} {later}", reach(name, family, later))
-    for name in ("rebind.test", "closed.test", "self.test", "other.test", "api.test.evil.test", "wild.test", "127.0.0.1", "93.184.216.34", "10.0.0.5"): note(f"{name} {later}", reach(name, later=later))
+    for name in ("rebind.test", "closed.test", "other.test", "api.test.evil.test", "wild.test", "127.0.0.1", "93.184.216.34", "10.0.0.5"): note(f"{name} {later}", reach(name, later=later))
 note("only", reach("api.test", 10, only=True)); note("mixed", reach("mixed.test")); note("port", reach("api.test", port=81))
 note("search", reach("x.test"))
 told = socket.getaddrinfo("api.test", 80, 2, socket.SOCK_STREAM)[0][4]
@@ -109,11 +99,11 @@ report()
                 "six.test": SIX if family == 10 else "ENETUNREACH",
                 "both.test": SIX if family == 10 else PUBLIC,
                 "multi.test": PUBLIC,
-                "none.test": "EHOSTUNREACH",
+                **dict.fromkeys(("none.test", "self.test", "zero.test"), "EHOSTUNREACH"),
                 "a.wild.test": "EHOSTUNREACH",
             }.items():
                 assert found.pop(f"{name} {family} {later}") == wanted, (name, family, later)
-        for name in ("rebind.test", "closed.test", "self.test", "other.test", "api.test.evil.test", "wild.test"):
+        for name in ("rebind.test", "closed.test", "other.test", "api.test.evil.test", "wild.test"):
             assert found.pop(f"{name} {later}") == "EACCES", name
         assert {found.pop(f"{address} {later}") for address in ("127.0.0.1", PUBLIC, "10.0.0.5")} == {"EACCES"}
     assert found == {
@@ -128,8 +118,7 @@ report()
     refused = {entry["path"] for entry in result.denied()}
     assert {"//other.test:80", "//api.test:81", f"//{OTHER}:80", "//10.0.0.5:80", "//127.0.0.1:80"} <= refused
     assert "//rebind.test:80" not in refused  # the name may be, and where it leads may not
-    [told] = {entry["reason"] for entry in result.denied("//127.224.0.16:80")}
-    assert told.startswith("self.test leads there: ")
+    assert any(entry["reason"].startswith("rebind.test leads there: ") for entry in result.denied())
     done = [entry for entry in result.decisions if entry["path"] == "//both.test:80" and entry["outcome"] == "done"]
     assert {tuple(entry["extra"]["addresses"]) for entry in done} == {(SIX, PUBLIC), (PUBLIC,)}
 
@@ -230,16 +219,13 @@ CLIENTS = {
 def test_p83_real_clients_by_name(runner: support.Runner) -> None:
     """Each as it is installed; all see one host, and the log names it."""
     internet = Internet(runner, {"api.test": [SIX, PUBLIC]}, SERVERS)
-    give(runner, runner.base / "p.toml", ONLY)
     there = {name: words for name, words in CLIENTS.items() if shutil.which(words[0]) or words[0] == "$PYTHON"}
     lines = [
         f"echo {name}: $({support.shlex.join(words).replace(chr(39) + '$PYTHON' + chr(39), '$PYTHON')})"
         for name, words in there.items()
     ]
     give(runner, runner.work / "all.sh", "\n".join(lines).encode())
-    result = internet.supervise(
-        ["sh", "all.sh"], options=("--quiet", "-p", str(runner.base / "p.toml"), "--allow-net", "api.test:80")
-    )
+    result = internet.supervise(["sh", "all.sh"], options=("--quiet", "--allow-net", "api.test:80"))
     said = dict(line.split(": ", 1) for line in result.out.splitlines() if ": " in line)
     assert said.keys() == there.keys() and all(text.startswith("from ") for text in said.values()), result
     result.trace.assert_no_network(but=["//api.test:80"])

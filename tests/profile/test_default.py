@@ -605,6 +605,34 @@ def test_an_agent_has_its_own_state_and_login_alone(house):
     assert house.judge(house.main, "read", house.home / ".codex/auth.json", itself, command=str(claude)) == DENY
 
 
+def test_the_network_is_asked_about_but_for_the_agents_own_model(house):
+    claude = house.home / "node_modules/@anthropic-ai/claude-code/bin/claude.exe"
+    itself, other = Known(exe=os.fsencode(claude)), Known(exe=b"/usr/bin/curl")
+    for peer in ("//api.anthropic.com:443", "//claude.ai:443", "//platform.claude.com:443"):
+        assert house.judge(house.main, "connect", peer, itself, command=str(claude)) == ALLOW
+        assert house.judge(house.main, "connect", peer, other, command=str(claude)) == CONFIRM
+        assert house.judge(house.main, "connect", peer, itself, command="/usr/bin/env") == CONFIRM
+    for peer in (
+        "//api.anthropic.com:80", "//x.api.anthropic.com:443", "//api.openai.com:443", "//registry.npmjs.org:443",
+        "//github.com:443", "//127.0.0.1:443", "//::1:443", "//10.0.0.1:443", "//169.254.169.254:80",
+    ):  # fmt: skip
+        assert house.judge(house.main, "connect", peer, itself, command=str(claude)) == CONFIRM, peer
+
+
+def test_only_this_machine_has_servers_of_the_run(house):
+    """Whatever the facts: what listens here by any address would seem to listen at another machine's too."""
+
+    class Bound(Known):
+        def bound_by_tree(self):
+            return True
+
+    for peer, verdict in {
+        "//127.0.0.1:80": ALLOW, "//127.9.9.9:80": ALLOW, "//::1:80": ALLOW, "//10.0.0.1:80": CONFIRM,
+        "//127.evil.com:80": CONFIRM, "//127.0.0.evil.com:80": CONFIRM, "//localhost.evil.com:80": CONFIRM,
+    }.items():  # fmt: skip
+        assert house.judge(house.main, "connect", peer, Bound()) == verdict, peer
+
+
 def test_pincer_trace_itself_is_closed_whatever_is_allowed(house):
     import pincer_trace
 
