@@ -51,10 +51,11 @@ int main(int count, char **words) {
         for (int left = atoi(words[4]); left > 0; left--)
             renameat2(AT_FDCWD, words[2], AT_FDCWD, words[3], RENAME_EXCHANGE) ? other++ : done++;
     } else if (count == 6 && !strcmp(words[1], "link")) {
-        char other[4200];
-        snprintf(other, sizeof other, "%s-next", words[2]);
+        char next[4200];
+        snprintf(next, sizeof next, "%s-next", words[2]);
+        unlink(next); /* of one that was ended half-way */
         for (int left = atoi(words[5]); left > 0; left--)
-            symlink(words[3 + left % 2], other) || rename(other, words[2]) ? refused++ : done++;
+            symlink(words[3 + left % 2], next) || rename(next, words[2]) ? refused++ : done++;
     } else if (count == 5 && !strcmp(words[1], "read")) {
         for (int left = atoi(words[3]); left > 0; left--) {
             char text[100];
