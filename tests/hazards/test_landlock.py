@@ -72,7 +72,13 @@ def confined():
     fd = ruleset(EVERY, ("in", EVERY), ("/usr", EXECUTE | READ | DIR), ("/lib", EXECUTE | READ | DIR), ("/lib64", EXECUTE | READ | DIR) if os.path.exists("/lib64") else ("/lib", READ), ("/etc", READ | DIR), ("look", READ | DIR), ("/proc", READ | DIR), ("/dev/null", READ | WRITE))
     note("confined", confine(fd)); tries("self")
     second = ruleset(EVERY, ("in/sub", EVERY), ("look", READ | DIR | WRITE)); note("again", confine(second)); tries("twice")
-in_child(confined)
+def without_truncation():
+    make("in/a", b"text")
+    note("confined so", confine(ruleset(EVERY, ("in", EVERY & ~(1 << 14)), ("/", READ | DIR))))
+    before = len(os.listdir("/proc/self/fd"))
+    note("empty", [e(os.open, "in/a", os.O_WRONLY | os.O_TRUNC), e(os.open, "in/a", os.O_WRONLY), e(os.truncate, "in/a", 0), e(os.open, "in/a", os.O_RDWR | os.O_CREAT | os.O_TRUNC), os.path.getsize("in/a") > 0, len(os.listdir("/proc/self/fd")) == before])
+    fd = os.open("in/a", os.O_RDWR); note("empty held", e(os.ftruncate, fd, 0))
+in_child(confined); in_child(without_truncation)
 tries("free"); report()
 """
 )
@@ -84,7 +90,7 @@ def test_p64_its_own_domain_holds(runner: support.Runner) -> None:
     for run in (runner.native, runner.supervise):
         runner.fresh()
         result = run(python(runner, VERBS))
-        assert result.status == 0 and len(result.out.splitlines()) == 2, result
+        assert result.status == 0 and len(result.out.splitlines()) == 3, result
         outputs.append({label: answer for line in result.out.splitlines() for label, answer in json.loads(line)})
         tree = support.snapshot(runner.work)
         outputs[-1]["tree"] = sorted(tree)
@@ -92,6 +98,7 @@ def test_p64_its_own_domain_holds(runner: support.Runner) -> None:
     wrong = {label: (native[label], ours.get(label)) for label in native if native[label] != ours.get(label)}
     assert not wrong, wrong
     assert ours["self out write"] == ours["self out read"] == "EACCES" and ours["self in write"] == "ok"
+    assert ours["empty"] == ["EACCES", "ok", "EACCES", "EACCES", True, True] and ours["empty held"] == "EACCES"
     assert ours["twice in write"] == "EACCES" and ours["twice in/sub write"] == "ok" and ours["free out write"] == "ok"
 
 
