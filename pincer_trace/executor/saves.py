@@ -313,7 +313,10 @@ class Saves:
         """The same content, and then this. Raises Denied."""
         if _MARK in edited:
             self._refuse(task, WRITE, target, "a handle cannot be appended: edit the view where it is")
-        return (content or b"") + edited
+        if not content:
+            return edited
+        whole = self._c.secrets.appended(self._c.authority.secret_name(target), content, edited)
+        return whole if isinstance(whole, bytes) else self._refuse(task, WRITE, target, whole.text)
 
     def _refuse(self, task: Task, effect: str, target: Target, reason: str) -> NoReturn:
         self._reason = display(reason, 300)

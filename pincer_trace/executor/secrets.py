@@ -115,6 +115,13 @@ class Secrets:
         self.view(path, found, content)
         return self._restored(self._files[found.st_dev, found.st_ino], edited)
 
+    def appended(self, path: bytes, content: bytes, added: bytes) -> bytes | Refusal:
+        """What a file that has this content becomes, when something is written behind it."""
+        from pincer_trace.plaintext.kinds import Kind
+        from pincer_trace.plaintext.restoring import append
+
+        return append(added, content, Kind.of(path, content))
+
     def recall(self, path: bytes, edited: bytes) -> Restored | Refusal | None:
         """The same where nothing is there any more; None where it is no view of what was there."""
         file = self._gone.get(path)

@@ -62,9 +62,7 @@ def restore(edited: bytes, view: View, check: Check = lambda handle: None) -> Re
     """
     edited = edited.removeprefix(_BOM)
     if edited != view.text and max(len(edited), len(view.content)) > MOST_BYTES:
-        return Refusal(
-            refusal.TOO_LONG, f"a file of more than {MOST_BYTES // 1024} KiB is not changed by way of its view"
-        )
+        return _too_long()
     used = _used(edited, view, check)
     if isinstance(used, Refusal):
         return used
@@ -76,7 +74,23 @@ def restore(edited: bytes, view: View, check: Check = lambda handle: None) -> Re
         return written
     content = written.content
     dropped = tuple(handle for handle in view.handles if handle not in used)
-    return _reappears(content, written.copies, view) or Restored(content, len(view.handles), dropped, written.kept)
+    shown_before = _names(view.content, view.kind)  # none of what was not of its format
+    return _reappears(content, view.kind, written.copies, shown_before) or Restored(
+        content, len(view.handles), dropped, written.kept
+    )
+
+
+def append(added: bytes, content: bytes, kind: Kind) -> bytes | Refusal:
+    """The file with this behind it, where that makes no name of what was hidden: a last line may be without its end."""
+    if max(len(added), len(content)) > MOST_BYTES:
+        return _too_long()
+    whole = content + added
+    shown_before = _names(content, kind, whole=True)
+    return _reappears(whole, kind, [(0, 0, len(content))], shown_before) or whole
+
+
+def _too_long() -> Refusal:
+    return Refusal(refusal.TOO_LONG, f"a file of more than {MOST_BYTES // 1024} KiB is not changed by way of its view")
 
 
 def _used(edited: bytes, view: View, check: Check) -> set[Handle] | Refusal:
@@ -103,23 +117,24 @@ def _used(edited: bytes, view: View, check: Check) -> set[Handle] | Refusal:
     return used
 
 
-def _names(content: bytes, kind: Kind) -> list[tuple[int, int]]:
-    """All that views of this content would ever show of it, however much of it they take."""
+def _names(content: bytes, kind: Kind, *, whole: bool = False) -> list[tuple[int, int]]:
+    """All that views of this content would ever show of it; nothing if it is to be `whole` and is not of its format."""
     spans: list[tuple[int, int]] = []
     try:
         for line in kind.format.lines(content):
             spans += line.names
     except Malformed:
-        pass
+        return [] if whole else spans
     return spans
 
 
-def _reappears(content: bytes, copies: list[tuple[int, int, int]], view: View) -> Refusal | None:
-    """Against a restored file of which the next view would show what this one hid."""
-    open_before = _names(view.content, view.kind)  # none of what was not of its format
-    starts = [start for start, _ in open_before]
+def _reappears(
+    content: bytes, kind: Kind, copies: list[tuple[int, int, int]], shown_before: list[tuple[int, int]]
+) -> Refusal | None:
+    """Against a file of which the next view would show what was hidden before."""
+    starts = [start for start, _ in shown_before]
     places = [place for place, _, _ in copies]
-    for start, end in _names(content, view.kind.again(content)):
+    for start, end in _names(content, kind.again(content)):
         number = max(bisect_right(places, start) - 1, 0)
         for place, source, length in copies[number:]:
             if place >= end:
@@ -129,7 +144,7 @@ def _reappears(content: bytes, copies: list[tuple[int, int, int]], view: View) -
                 continue
             low, high = low - place + source, high - place + source
             before = bisect_right(starts, low) - 1
-            if before < 0 or open_before[before][1] < high:
+            if before < 0 or shown_before[before][1] < high:
                 line = content.count(b"\n", 0, start) + 1
                 return Refusal(refusal.MISPLACED, f"line {line} of the file would show what a handle hides")
     return None

@@ -263,7 +263,7 @@ def anywhere(self) -> list[tuple[int, int, Handle]]:
 def test_a_restorer_that_lets_handles_stand_anywhere_loses_the_game(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pincer_trace.plaintext.lines._Text.places", anywhere)
     with monkeypatch.context() as patch:
-        patch.setattr(restoring, "_reappears", lambda content, copies, view: None)
+        patch.setattr(restoring, "_reappears", lambda *what: None)
         assert any(transcript(COINS[0][0], seed) != transcript(COINS[0][1], seed) for seed in range(10))
     # and what would be seen is stopped by the second check
     for seed in range(10):

@@ -11,7 +11,7 @@ from pincer_trace.plaintext import refusal
 from pincer_trace.plaintext.handles import Handle, HandleStore, Save, Scope
 from pincer_trace.plaintext.kinds import Kind
 from pincer_trace.plaintext.refusal import Refusal
-from pincer_trace.plaintext.restoring import Restored, restore
+from pincer_trace.plaintext.restoring import Restored, append, restore
 from pincer_trace.plaintext.summary import summarise
 
 ENV = b"""# settings of the shop
@@ -244,3 +244,28 @@ def test_a_handle_is_a_whole_value_in_each_format(
     assert count == 1
     answer = restore(edited, view)
     assert (answer.code if isinstance(answer, Refusal) else "") == code, answer
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "added", "taken"),
+    [
+        (".env", b"A=1\n", b"B=2\n", True),
+        (".env", b"A=1", b"\nB=2\n", True),
+        (".env", b"A=1\nhunter", b"=2\n", False),
+        (".env", b"A=1\nhunter", b"\nB=2\n", True),
+        (".env", b'A="1\nhunter=1\n', b'"\n', True),
+        ("a.yaml", b"a: 1\nhunter", b": 2\n", False),
+        ("a.json", b'{"hunter": 1', b"}", False),
+        ("a.csv", b"", b"name,key\n", True),
+        ("a.bin", b"x", b"=y", True),
+    ],
+)
+def test_what_is_appended_makes_no_name_of_what_is_hidden(name: str, content: bytes, added: bytes, taken: bool) -> None:
+    answer = append(added, content, Kind.of(name.encode(), content))
+    if taken:
+        assert answer == content + added
+        assert b"hunter" not in view_of(name, content + added).text
+    else:
+        assert isinstance(answer, Refusal)
+        assert answer.code == refusal.MISPLACED
+        assert b"hunter" in view_of(name, content + added).text
