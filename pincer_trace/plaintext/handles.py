@@ -154,14 +154,11 @@ class HandleStore:
         handle = Handle(self._random(16))
         while handle.id in self._records:
             handle = Handle(self._random(16))
-        self._keep(handle, _Record(kept, field, scope, sinks, now + ttl))
-        return handle
-
-    def _keep(self, handle: Handle, record: _Record) -> None:
-        self._records[handle.id] = record
-        self._bytes += len(record.value or b"")
+        self._records[handle.id] = _Record(kept, field, scope, sinks, now + ttl)
+        self._bytes += len(kept or b"")
         while len(self._records) > self._most or self._bytes > self._most_bytes:
             self._forget(next(iter(self._records)))
+        return handle
 
     def _forget(self, number: bytes) -> None:
         self._bytes -= len(self._records.pop(number).value or b"")
@@ -201,23 +198,6 @@ class HandleStore:
         if record.value is None:
             return Refusal(refusal.TOO_LARGE, f"{name} stands for more than is kept in memory")
         return record.value
-
-    def rebind(self, handle: Handle, value: bytes, scope: Scope, *, field: str, now: float, ttl: float = TTL) -> bool:
-        """After a save: let it stand for what it stands for in the object's new version. Whether it can.
-
-        Who edited a file may go on with the handles that it knows. It cannot for another object, session or principal.
-        """
-        record = self._records.get(handle.id)
-        if record is None or record.revoked or record.value is None or now >= record.expires:
-            return False
-        bound = record.scope
-        if (bound.session, bound.principal, bound.object) != (scope.session, scope.principal, scope.object):
-            return False
-        if len(value) > self._most_bytes:
-            return False
-        self._forget(handle.id)
-        self._keep(handle, _Record(value, field, scope, record.sinks, now + ttl))
-        return True
 
     def field(self, handle: Handle) -> str | None:
         """The name to show for it, None for one that is not known."""

@@ -32,10 +32,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Restored:
-    """The file. `dropped` are the values that are gone with their handles; `kept` says where those of others begin.
-
-    `summarise` takes `kept`, so that whoever edits a file can go on with the handles that it knows.
-    """
+    """The file. `dropped` are the values that are gone with their handles; `kept` says where those of others begin."""
 
     __slots__ = ("content", "dropped", "kept", "values")
 

@@ -15,15 +15,13 @@ from pincer_trace.plaintext.pieces import Malformed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from pincer_trace.plaintext.formats import Format
     from pincer_trace.plaintext.kinds import Kind
     from pincer_trace.plaintext.pieces import Line, Piece
 
     Issue = Callable[[bytes, str], Handle]
-    Kept = Mapping[int, Handle]
-    Rebind = Callable[[Handle, bytes, str], bool]
 
 REMAINDER = b" rest of the file: keep"
 WINDOW = 32 * 1024  # what is shown begins in the first bytes of a file
@@ -94,33 +92,15 @@ class View:
         return f"View({self.kind!r}, {len(self.handles)} values, {len(self.text)} bytes)"
 
 
-def summarise(
-    content: bytes,
-    kind: Kind,
-    issue: Issue,
-    mode: Mode = DEFAULT,
-    kept: Kept | None = None,
-    rebind: Rebind | None = None,
-) -> View:
-    """The view of `content`. `issue` gives the handle for a value and the name that a person is told of it.
-
-    After a save, `kept` are the handles of values that were there before (Restored.kept), by where they begin; one that
-    `rebind` binds to the new version (HandleStore.rebind) stands for its value again.
-    """
-
-    def again(value: bytes, field: str, start: int) -> Handle:
-        handle = kept.get(start) if kept is not None else None
-        if handle is not None and rebind is not None and rebind(handle, value, field):
-            return handle
-        return issue(value, field)
-
+def summarise(content: bytes, kind: Kind, issue: Issue, mode: Mode = DEFAULT) -> View:
+    """The view of `content`. `issue` gives the handle for a value and the name that a person is told of it."""
     lines: list[Line] = []
     try:
         lines = _chosen(content, kind.format, mode) if mode.names else []
     except Malformed:
         kind = kind.opaque()
     format = kind.format if mode.names and (lines or kind.format is not JSON) else OPAQUE
-    shown = tuple(_shown(content, line, again, mode, format.quote) for line in lines)
+    shown = tuple(_shown(content, line, issue, mode, format.quote) for line in lines)
     remainder = issue(_hidden(content, lines), REST_FIELD)
     last = format.last(remainder.text.encode() + REMAINDER, lines[-1] if lines else None)
     text = b"".join([each.text for each in shown]) + last
@@ -159,7 +139,7 @@ def _suffix(length: int, mode: Mode) -> bytes:
     return b"~%d" % length if mode.lengths else b""
 
 
-def _shown(content: bytes, line: Line, issue: Callable[[bytes, str, int], Handle], mode: Mode, quote: bytes) -> Shown:
+def _shown(content: bytes, line: Line, issue: Issue, mode: Mode, quote: bytes) -> Shown:
     text: list[bytes] = []
     handles: list[Handle] = []
     field = line.field.decode("ascii", "replace")
@@ -167,7 +147,7 @@ def _shown(content: bytes, line: Line, issue: Callable[[bytes, str, int], Handle
         if piece.shown is not None:
             text.append(piece.shown)
             continue
-        handle = issue(content[piece.start : piece.end], field, piece.start)
+        handle = issue(content[piece.start : piece.end], field)
         handles.append(handle)
         text.append(quote + handle.text.encode() + _suffix(piece.end - piece.start, mode) + quote)
     text.append(b"\n")

@@ -176,6 +176,11 @@ def test_appending(bench):
     assert "cannot be appended" in str(refused(bench, "openat", AT, b".env", RDONLY, 0)["reason"])
     assert now() == TEXT + b"MORE=1\n"
     assert view(bench) == text
+    write(bench, b"hunter2", WRONLY | APPEND)
+    next_call(bench)
+    write(bench, b"=1\n", WRONLY | APPEND)  # which would make a name of it
+    assert "would show" in str(refused(bench, "openat", AT, b".env", RDONLY, 0)["reason"])
+    assert now() == TEXT + b"MORE=1\nhunter2"
 
 
 def test_it_is_committed_before_the_next_call_is_answered(bench):

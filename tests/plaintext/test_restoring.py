@@ -177,35 +177,6 @@ def test_a_file_without_a_format_takes_what_is_appended() -> None:
     assert restored(b"before\n" + view.text, view) == b"before\n" + content
 
 
-def test_after_a_save_what_is_left_has_the_same_handles() -> None:
-    store, after = HandleStore(), Scope("tree", "session", "object", "version 2")
-
-    def issue(value: bytes, field: str) -> Handle:
-        return store.issue(value, field=field, scope=SCOPE, now=0.0)
-
-    def rebind(handle: Handle, value: bytes, field: str) -> bool:
-        return store.rebind(handle, value, after, field=field, now=1.0)
-
-    view = summarise(ENV, Kind.of(b".env", ENV), issue)
-    host, password, key = view.handles
-    answer = restore(b"NEW=1\n" + view.text.replace(b"KEY", b"API_KEY").replace(password.text.encode(), b"x"), view)
-    assert isinstance(answer, Restored)
-    saved = answer.content
-    again = summarise(saved, Kind.of(b".env", saved), issue, kept=answer.kept, rebind=rebind)
-    assert [handle for handle in again.handles if handle in view.handles] == [host, key]
-    assert len(again.handles) == 4
-    assert store.resolve(key, after, Save(), 2.0) == b"'k1'"
-    for scope in (SCOPE, Scope("tree", "session", "object", "version 3")):
-        refusal_of_old = store.resolve(key, scope, Save(), 2.0)
-        assert isinstance(refusal_of_old, Refusal)
-        assert refusal_of_old.code == refusal.OTHER_VERSION
-    other = Scope("tree", "session", "elsewhere", 1)
-    assert not store.rebind(key, b"k1", other, field="KEY", now=2.0)
-    assert not store.rebind(Handle(bytes(16)), b"k1", after, field="KEY", now=2.0)
-    store.revoke(host)
-    assert not store.rebind(host, b"db", after, field="HOST", now=2.0)
-
-
 PEM = b"-----BEGIN RSA PRIVATE KEY-----\nx\n-----END RSA PRIVATE KEY-----\n"
 REFUSED = [
     ("a.json", b'{"a": "x", "b": 1}', rb'"a": "(\S+)"', rb'"\1": "a"', refusal.MISPLACED),
