@@ -144,7 +144,7 @@ def bench(*words: str, path: str | None = None) -> subprocess.CompletedProcess[s
 
 def test_bench_measures_and_prints_ratios(tmp_path: Path) -> None:
     file = tmp_path / "out.json"
-    names = "open-hot,open-cold,effects,connect,startup,memory"
+    names = "open-hot,open-cold,protected,effects,connect,startup,memory"
     done = bench("--only", names, "--rounds", "1", "--operations", "200", "--json", str(file))
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(file.read_text())["benchmarks"]
@@ -153,6 +153,7 @@ def test_bench_measures_and_prints_ratios(tmp_path: Path) -> None:
         ("open-hot", "open", "c-read-open"),
         ("open-hot", "open", "c-read-open-direct"),
         ("open-cold", "open", "c-read-open-direct"),
+        ("protected", "open", "native"),
         ("effects", "create", "c-effects"),
         ("effects", "unlink", "c-effects"),
         ("connect", "unix", "native"),

@@ -36,11 +36,12 @@ def _admission(
     What the `short` way has no answer to is judged in full.
     """
     names, numbers, readlink, judge = c.resolver.names, c.resolver.numbers, os.readlink, c.reads.admit_plain
+    is_secret = c.authority.is_secret
     has_view = c.host_files.serves
 
     def admit(task: Task, pin: int, found: os.stat_result, path: bytes) -> Entry | None:
         kind = found.st_mode & 0o170000
-        if kind not in PLAIN:
+        if kind not in PLAIN or is_secret(found):
             return None
         name = readlink(numbers[pin], dir_fd=names)
         if kind == stat.S_IFREG and not name.endswith(b"/" + path.rpartition(b"/")[2]):

@@ -46,7 +46,6 @@ class Views:
         c = self._c
         assert target.found is not None
         c.saves.tell_loss(task, READ, target)
-        c.reads.moved()  # by another name it may have been admitted before
         c.domains.check_reading(c.resolver.number(target.descriptor), c.resolver.names)
         try:
             content, found = read(c.resolver.number(target.descriptor), c.resolver.names)

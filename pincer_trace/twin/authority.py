@@ -152,6 +152,7 @@ class Authority:
         self.denials: Denials | None = None  # what the worker is told
         self.announce: Callable[[int, str, bytes, str], None] = _nobody  # record, effect, path, reason of a new denial
         self.intent: Intent | None = None  # the model that is asked too
+        self.met: Callable[[], None] = _nothing  # something turned out to be read as a view
         self._notification = 0
         self._begun = True  # something was judged for this call, which must be forgotten with the next
         self._keys = keys
@@ -201,9 +202,14 @@ class Authority:
         left = self.left.judge(task, claim, arrives=arrives, named=named, marked=target.marked, lies=target.lies)
         right = self.right.judge(task, claim, target, witness)
         judgement = Judgement(claim, target, left, right, self.right.asked)
-        if judgement.verdict == VIEW:
-            self._aliases.note_secret(target, self._secret_name(judgement))
+        if judgement.verdict == VIEW and self._aliases.secret_name(target) is None:
+            self._note_secret(target, self._secret_name(judgement))
         return judgement
+
+    def _note_secret(self, target: Target, name: bytes) -> None:
+        """From now on it is protected by itself; by another name it may have been let pass before."""
+        if self._aliases.note_secret(target, name):
+            self.met()
 
     def _secret_name(self, judgement: Judgement) -> bytes:
         """By which of its names the object is read as a view."""
@@ -274,9 +280,13 @@ class Authority:
             return None
         self._aliases.note_link(target.path, link.path, target.found)
         if decision.verdict == VIEW:
-            self._aliases.note_secret(reached, link.path)
+            self._note_secret(reached, link.path)
         by_link = Decision(decision.verdict, decision.rule, f"it is also {display(link.path, 200)}: {decision.reason}")
         return Judgement(Claim.of(effect, target), target, by_link, by_link, facts.rows)
+
+    def is_secret(self, found: os.stat_result) -> bool:
+        """Whether this may be an object that is read as a view."""
+        return self._aliases.is_secret(found)
 
     def is_own(self, target: Target) -> bool:
         """Whether the tree made this object, or a directory above it."""
@@ -479,6 +489,10 @@ class Authority:
 
 def _confirmed(decision: Decision) -> Decision:
     return Decision(CONFIRM, decision.rule, f"{decision.reason}, and it is read as a view only")
+
+
+def _nothing() -> None:
+    """Where nothing depends on it."""
 
 
 def _nobody(_number: int, _effect: str, _path: bytes, _reason: str) -> None:

@@ -68,6 +68,7 @@ class Reads:
 
     def __init__(self, authority: Authority, ledger: Ledger) -> None:
         self._authority = authority
+        authority.met = self.moved
         self._ledger = ledger
         self.hot: dict[tuple[int, int, int, int], Entry] = {}
         self.files = Files()

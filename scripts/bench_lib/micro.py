@@ -37,6 +37,18 @@ def open_hot(bench: Bench) -> Table:
     return interleave(bench, bench.usable(OPENERS), ["open"], measure, bench.rounds)
 
 
+def protected(bench: Bench) -> Table:
+    """The same of an environment file of 4 KB, which is read as a view each time."""
+    work = bench.directory("work")
+    path = os.path.join(work, ".env")
+    write(path, "".join(f"VARIABLE_{number}=value-{number:040}\n" for number in range(70)))
+
+    def measure(variant: Variant, _turn: int) -> dict[str, float]:
+        return numbers(bench.run([loop(bench), "open-hot", path, str(bench.operations // 10)], work, variant))
+
+    return interleave(bench, bench.usable(("native", "pincer")), ["open"], measure, bench.rounds)
+
+
 def open_cold(bench: Bench) -> Table:
     """open+close of many files, each once a process, us each.
 
