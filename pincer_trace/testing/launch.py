@@ -24,6 +24,7 @@ def main() -> int:
     from pincer_trace.kernel import libc
     from pincer_trace.kernel.bare import signal
 
+    os.set_inheritable(int(life), False)
     libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != int(parent):
         return FAILURE  # it has ended before
@@ -44,7 +45,6 @@ def main() -> int:
 
 
 def _tell(life: int, directory: str) -> None:
-    os.set_inheritable(life, False)
     os.write(life, os.fsencode(directory))
 
 

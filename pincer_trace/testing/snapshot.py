@@ -6,6 +6,7 @@ Lines that begin with `#` are for readers, and stay where they are while the lin
 from __future__ import annotations
 
 import difflib
+import hashlib
 import os
 import re
 
@@ -21,13 +22,16 @@ if TYPE_CHECKING:
 FOLDER = "snapshots"
 _HEAD = "# What this test was seen to do. `pytest --pincer-update` writes it anew: read a change of it as one of code."
 _EXAMPLES = 5
-_LONGEST = 120
+_LONGEST, _DIGEST = 120, 12
 
 
 def file_of(test: Path, name: str, suffix: str = "") -> Path:
     """Where the snapshot of a test of the module `test` lies."""
-    words = [test.stem, name, *([suffix] if suffix else [])]
-    return test.parent / FOLDER / (re.sub(r"[^\w.\[\]-]+", "_", ".".join(words))[:_LONGEST] + ".txt")
+    words = re.sub(r"[^\w.\[\]-]+", "_", ".".join([test.stem, name, *([suffix] if suffix else [])]))
+    if len(words) > _LONGEST:  # what is cut off must not make two of them one
+        digest = hashlib.sha256(words.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
+        words = f"{words[: _LONGEST - _DIGEST - 1]}-{digest}"
+    return test.parent / FOLDER / f"{words}.txt"
 
 
 def compare(file: Path, reviewed: str | None, lines: Sequence[Line], how: str) -> None:

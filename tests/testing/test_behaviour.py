@@ -13,6 +13,8 @@ from pincer_trace.profile import Places
 from pincer_trace.review.naming import Names
 from pincer_trace.testing import Trace, supervise
 from pincer_trace.testing.behaviour import _shown, _without_made_up, behaviour, folded
+from pincer_trace.testing.calls import unversioned
+from pincer_trace.testing.snapshot import file_of
 
 
 @pytest.mark.parametrize(
@@ -39,6 +41,26 @@ from pincer_trace.testing.behaviour import _shown, _without_made_up, behaviour, 
 )  # fmt: skip
 def test_what_is_made_up_anew_is_left_out(name: str, told: str) -> None:
     assert _without_made_up(name) == told
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("python3.11", "python"), ("python3", "python"), ("x86_64-linux-gnu-gcc-12", "x86_64-linux-gnu-gcc"),
+        ("perl5.36.0", "perl"), ("sha256sum", "sha256sum"), ("md5", "md5"), ("7z", "7z"), ("pip3.11", "pip"), ("", ""),
+    ],
+)  # fmt: skip
+def test_programs_are_told_without_their_versions(name: str, told: str) -> None:
+    assert unversioned(name) == told
+
+
+def test_the_snapshots_of_two_tests_are_two_files() -> None:
+    test = Path("/t/test_x.py")
+    assert file_of(test, "test_a[b/c d]", "more") == Path("/t/snapshots/test_x.test_a[b_c_d].more.txt")
+    assert file_of(test, "../../x") == Path("/t/snapshots/test_x..._.._x.txt")
+    long = {file_of(test, f"test_{'a' * 300}[{number}]") for number in range(2)}
+    assert len(long) == 2
+    assert max(len(file.name) for file in long) < 128
 
 
 def test_many_names_are_one_line_but_no_new_place_is_hidden() -> None:
