@@ -6,6 +6,7 @@ Every pytest run of whoever has this package imports it, so it imports nothing b
 from __future__ import annotations
 
 import shutil
+import sys
 
 import pytest
 
@@ -140,6 +141,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--pincer-update", action="store_true",
         help="write anew what tests with pincer.snapshot saw, to be read as a change of code",
     )  # fmt: skip
+
+
+def pytest_unconfigure() -> None:
+    """End the process that starts supervisors, if there is one."""
+    launcher = sys.modules.get("pincer_trace.testing.launcher")
+    if launcher is not None:
+        launcher.close()
 
 
 def _qualified(node: pytest.Item) -> str:

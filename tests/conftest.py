@@ -18,6 +18,8 @@ sys.path.insert(0, str(Path(__file__).parent))  # the tests' own helpers; import
 
 import support
 
+from pincer_trace.testing import launcher
+
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -69,9 +71,16 @@ def work(runner: support.Runner) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail a test that leaves a descriptor or a process behind."""
+    """Fail a test that leaves a descriptor or a process behind.
+
+    What starts supervisors for `pincer_trace.testing` is there until the tests end.
+    """
     processes, descriptors = support.children(), support.open_descriptors()
     yield
+    starts = launcher.standing()
+    if starts is not None:
+        channel = starts.channel.fileno()
+        processes, descriptors = processes | {starts.pid}, descriptors | {channel: support.open_descriptors()[channel]}
     left = support.reap(processes)
     opened = support.left_open(descriptors)
     assert not left, "processes left behind:\n" + "\n".join(left)

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import os
-import select
-import subprocess
-import sys
-import time
-from contextlib import contextmanager
-from functools import cache
 
-import pincer_trace
 from pincer_trace import cache as compiled
 from pincer_trace import paths
 from pincer_trace.errors import FAILURE
-from pincer_trace.testing import launch
+from pincer_trace.testing import launcher
 from pincer_trace.testing.trace import Trace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from os import PathLike
 
     Text = str | PathLike[str]
 
-_PATIENCE = 20.0  # seconds for a tree that was killed, and its supervisor, to be gone
 _LEADING_ELSEWHERE = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR")
 
 
@@ -88,75 +80,17 @@ def supervise(
     flags += [os.fspath(option) for option in options]
     environment = _environment(env or {}, home)
     data = input.encode() if isinstance(input, str) else input
-    with _launched([*flags, "--", *words], cwd, environment, data is not None) as (process, life):
-        out, err, late = b"", b"", False
-        try:
-            out, err = process.communicate(data, timeout)
-        except subprocess.TimeoutExpired:
-            late = True
-            process.kill()
-            out, err = process.communicate(timeout=_PATIENCE)
-        session = _last_words(life)
-    status = process.returncode
-    if not os.path.isdir(session):  # none was told of, or it was taken back: the command was not started
-        raise _reason(status, err, environment)
-    trace = Trace(os.fsdecode(session), words, status if status >= 0 else 128 - status, out, err)
-    if late:
+    here = os.getcwd() if cwd is None else os.path.abspath(cwd)
+    ended = launcher.current().run(
+        [*flags, "--", *words], cwd=here, environment=environment, data=data, timeout=timeout
+    )
+    status = ended.status
+    if not os.path.isdir(ended.session):  # none was told of, or it was taken back: the command was not started
+        raise _reason(status, ended.err, environment)
+    trace = Trace(os.fsdecode(ended.session), words, status if status >= 0 else 128 - status, ended.out, ended.err)
+    if ended.late:
         raise TimedOut(trace, timeout)
     return trace
-
-
-@contextmanager
-def _launched(
-    arguments: list[str], cwd: Text | None, environment: Mapping[str, str], has_input: bool
-) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """The supervisor's front, in a session of its own, and the descriptor that ends with front and engine.
-
-    However this is left, nothing of the run is left then: when the front is gone, the engine ends the tree and itself.
-    """
-    life, theirs = os.pipe()
-    try:
-        words = [
-            sys.executable,
-            "-I",
-            "-S",
-            launch.__file__,
-            str(os.getpid()),
-            str(theirs),
-            sys.prefix,
-            _imports(),
-            "--",
-        ]
-        try:
-            process = subprocess.Popen(
-                [*words, *arguments], cwd=cwd, env=environment, pass_fds=(theirs,), start_new_session=True,
-                stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            )  # fmt: skip
-        finally:
-            os.close(theirs)
-        with process:
-            try:
-                yield process, life
-            except BaseException:
-                process.kill()
-                _last_words(life)
-                raise
-    finally:
-        os.close(life)
-
-
-def _last_words(life: int) -> bytes:
-    """What was said until front and engine had ended: the session's directory."""
-    said = b""
-    deadline = time.monotonic() + _PATIENCE
-    while True:
-        if not select.select([life], [], [], max(0.0, deadline - time.monotonic()))[0]:
-            raise RuntimeError(f"the supervisor has not ended after {_PATIENCE:g} s; its processes may still run")
-        part = os.read(life, 65536)
-        if not part:
-            return said
-        said += part
 
 
 def _reason(status: int, stderr: bytes, environment: Mapping[str, str]) -> CannotStart:
@@ -164,19 +98,11 @@ def _reason(status: int, stderr: bytes, environment: Mapping[str, str]) -> Canno
     said = stderr.decode(errors="backslashreplace").strip().removeprefix("pincer-trace: ")
     if status != FAILURE:
         return CannotStart(said or f"the supervisor ended with status {status}")
-    with _launched([], "/", environment, False) as (process, _):
-        lacking = process.communicate(timeout=_PATIENCE)[0].decode(errors="backslashreplace").strip()
-    if process.returncode == 1:
+    found = launcher.current().run([], cwd="/", environment=environment, data=None, timeout=launcher.PATIENCE)
+    lacking = found.out.decode(errors="backslashreplace").strip()
+    if found.status == 1:
         return Unsupported(f"this machine cannot supervise: {'; '.join(lacking.splitlines())}")
     return CannotStart(said)
-
-
-@cache
-def _imports() -> str:
-    """Where this package and what it needs are imported from: installed ones, and nothing else that is on the path."""
-    ours = os.path.dirname(os.path.dirname(os.path.abspath(pincer_trace.__file__)))
-    installed = [each for each in sys.path if os.path.basename(each) in ("site-packages", "dist-packages")]
-    return os.pathsep.join(dict.fromkeys([ours, *map(os.path.abspath, installed)]))
 
 
 def _environment(changes: Mapping[str, str | None], home: Text | None) -> dict[str, str]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+import select
+import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from pincer_trace.pytest_plugin import Pincer
-from pincer_trace.testing import CannotStart, TimedOut, Trace
+from pincer_trace.testing import CannotStart, TimedOut, Trace, launcher
 
 from .conftest import House
 
@@ -128,13 +132,40 @@ def test_options_input_and_environment(pincer: Pincer, house: House, monkeypatch
     profile.write_text('extends = "default"\n[[rule]]\neffects = ["create"]\npaths = ["{workspace}/**"]\n'
                        'verdict = "confirm"\nreason = "ask first"\n')  # fmt: skip
     script = 'cat; echo "$INHERITED ${TAKEN-no} $MORE"; : > new; kill -9 $$'
-    trace = pincer.run(
-        ["sh", "-c", script], cwd=house.work, home=house.home, profile=profile, confirm="auto", input="typed\n",
-        env={"TAKEN": None, "MORE": "2"}, options=["--protect", house.work / "x"],
-    )  # fmt: skip
+    before = os.umask(0o027)
+    try:
+        trace = pincer.run(
+            ["sh", "-c", script], cwd=house.work, home=house.home, profile=profile, confirm="auto", input="typed\n",
+            env={"TAKEN": None, "MORE": "2"}, options=["--protect", house.work / "x"],
+        )  # fmt: skip
+    finally:
+        os.umask(before)
     trace.assert_exit(137)
     assert trace.stdout == "typed\n1 no 2\n"
     assert [call.confirmed for call in trace.find("create", "new")] == [True]
+    assert (house.work / "new").stat().st_mode & 0o777 == 0o640
+
+
+def test_runs_at_once_large_streams_and_another_launcher(pincer: Pincer, house: House) -> None:
+    """What starts supervisors serves several tests' threads, and is replaced when it has ended."""
+    text = "0123456789abcdef" * 20_000  # more than a pipe holds
+
+    def run(number: int) -> tuple[int, str, str]:
+        script = f"cat; echo {number} >&2; exec <&- >&- 2>&-; : > file{number}; exit {number}"
+        trace = pincer.run(["sh", "-c", script], cwd=house.work, home=house.home, input=text)
+        trace.assert_only_writes(f"file{number}")
+        return trace.exit, trace.stdout, trace.stderr
+
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(run, range(3))) == [(number, text, f"{number}\n") for number in range(3)]
+    one = launcher.current()
+    watched = os.pidfd_open(one.pid)
+    os.kill(one.pid, signal.SIGKILL)
+    assert select.select([watched], [], [], 30)[0]
+    os.close(watched)
+    assert run(7) == (7, text, "7\n")
+    assert launcher.current() is not one
+    pincer.run(["sh", "-c", "exec sleep 0"], cwd=house.work, input=text).assert_exit(0)  # that nobody reads
 
 
 def test_after_the_timeout_nothing_is_left(pincer: Pincer, house: House) -> None:
