@@ -34,6 +34,20 @@ def test_the_document_has_an_example_of_each_format() -> None:
     assert {Kind.of(name.encode(), content.encode()).format.name for name, content, _ in EXAMPLES} == known
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.ini", b"[one]\na = 1\n[ghp_0123456789abcdef]\nb = 2\n[two]\nc = 3\n"),
+        ("a.toml", b"[one]\na = 1\n[ghp_0123456789abcdef]\nb = 2\n[two]\nc = 3\n"),
+        ("a.yaml", b"one:\n  a: 1\nghp_0123456789abcdef:\n  b: 2\ntwo:\n  c: 3\n"),
+        ("a.yaml", b"one:\n- a: 1\nghp_0123456789abcdef:\n- b: 2\n- b: x\n  b: 3\ntwo:\n- c: 3\n"),
+    ],
+)
+def test_what_is_below_a_hidden_name_is_hidden_too(name: str, content: bytes) -> None:
+    text = view_of(name, content).text
+    assert re.search(rb"one[\]:]\n[ -]*a.*\n\[?two[\]:]\n[ -]*c", text), text
+
+
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_view_shows_names_and_no_secret(name: str) -> None:
     for mode in (WIDE, Mode("default")):

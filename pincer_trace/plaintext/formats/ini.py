@@ -25,12 +25,14 @@ _TITLE = re.compile(rb'([^\s"]+)(?: "?([^\s"]+)"?)?')
 def lines(content: bytes, limit: int) -> Iterator[Line]:
     """Sections and entries, in order."""
     at, size = 3 if content.startswith(b"\xef\xbb\xbf") else 0, len(content)
+    hidden = False  # in a section whose name is not shown
     while at < min(size, limit):
         section = _SECTION.match(content, at)
         if section is not None:
             end = line_end(content, at)[1]
             title = _TITLE.fullmatch(section[2])
-            if title is not None and all(is_name(word) for word in title.groups() if word is not None):
+            hidden = title is None or not all(is_name(word) for word in title.groups() if word is not None)
+            if not hidden:
                 piece = Piece(section.start(), section.end(), section[0].strip())
                 yield Line([piece], end, names=(section.span(2),))
             at = end
@@ -41,7 +43,7 @@ def lines(content: bytes, limit: int) -> Iterator[Line]:
             continue
         stop, end = _value(content, found.end(), len(found[1]))
         key = found[2].rstrip(b" \t")
-        if _is_shown(key):
+        if not hidden and _is_shown(key):
             shown = key + (b"=" if key.startswith(b"//") else b" = ")
             pieces = [Piece(found.start(), found.end(), shown), Piece(found.end(), stop, None)]
             yield Line(pieces, end, names=((found.start(2), found.start(2) + len(key)),), field=key)

@@ -63,6 +63,10 @@ def lines(content: bytes, limit: int) -> Iterator[Line]:
                 at = end
             else:
                 at = below(content, end, indent)
+                while key is not None and content.startswith(
+                    b" " * column + b"- ", at
+                ):  # its items need not be further in
+                    at = below(content, line_end(content, at)[1], column)
             continue
         stop, end = _value(content, value, indent if key is not None or start[2] else column)
         if end < 0:
