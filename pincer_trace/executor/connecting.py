@@ -13,7 +13,6 @@ import stat
 from pincer_trace.effects import CONNECT, SEND
 from pincer_trace.executor.commit import commit
 from pincer_trace.executor.context import ANSWERED
-from pincer_trace.executor.naming import Naming
 from pincer_trace.executor.outcome import Outcome
 from pincer_trace.gateway import hosts, peers
 from pincer_trace.gateway.resolve import live_name
@@ -25,6 +24,7 @@ from pincer_trace.twin.target import Target
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pincer_trace.executor.context import Context
+    from pincer_trace.executor.naming import Naming
     from pincer_trace.executor.opens import Handler
     from pincer_trace.gateway.request import Argument
     from pincer_trace.gateway.tasks import Task
@@ -58,7 +58,7 @@ class Connecting:
 
     def __init__(self, context: Context) -> None:
         self._c = context
-        self._naming = Naming(context)
+        self._naming: Naming | None = None
 
     def handlers(self) -> dict[str, Handler]:
         """By system call."""
@@ -128,7 +128,7 @@ class Connecting:
             return call.now(call.address)
         host, port = peers.host_and_port(peer)
         if hosts.is_ours(host):
-            return self._naming.connect(call, host, port)
+            return self._to_name(call, host, port)
         authority, target = self._c.authority, Target(peer)
         if authority.passes(CONNECT, peer):
             judgement = authority.demand(call.task, CONNECT, target)
@@ -141,6 +141,13 @@ class Connecting:
                 return call.now(peers.inet_address(call.socket.family, host, 0))
             authority.insist(call.task, CONNECT, target, judgement)
         return self._perform(call, target, judgement, call.address)
+
+    def _to_name(self, call: Connection, host: bytes, port: int) -> object:
+        if self._naming is None:
+            from pincer_trace.executor.naming import Naming
+
+            self._naming = Naming(self._c)
+        return self._naming.connect(call, host, port)
 
     def _perform(self, call: Connection, target: Target, judgement: Judgement, address: bytes) -> object:
         """Connect to `address`, which is what the caller's own means, in the background."""

@@ -6,11 +6,13 @@ where its rule does not say; what goes past our resolver is judged by address.
 from __future__ import annotations
 
 import shutil
+import socket
 from pathlib import Path
 
 import support
 from hazards.net_programs.away import Internet
 from hazards.path_programs.tools import attack, give, notes, python
+from hazards.test_asked import Run
 
 CLOSED = b"""
 extends = "default"
@@ -230,3 +232,30 @@ def test_p83_real_clients_by_name(runner: support.Runner) -> None:
     assert said.keys() == there.keys() and all(text.startswith("from ") for text in said.values()), result
     result.trace.assert_no_network(but=["//api.test:80"])
     assert result.trace.peers[0].program == "curl"
+
+
+ASKED = """
+import errno, socket, sys
+def reach(host, port):
+    with socket.socket() as s: print(errno.errorcode.get(s.connect_ex(socket.getaddrinfo(host, port, 2, 1)[0][4]), "ok"), flush=True)
+for name in ("asked.invalid", "Asked.Invalid"): reach(name, 443)
+reach("127.0.0.1", int(sys.argv[1]))
+"""
+
+
+def test_p83_a_person_is_asked_about_the_name(runner: support.Runner) -> None:
+    """And about an address where that was asked for; a yes for the session holds for the name in each spelling."""
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        port = stranger.getsockname()[1]
+        with Run(runner, [runner.identity.python, "-I", "-c", ASKED, str(port)]) as run:
+            (question,) = run.pending()
+            assert (question["effect"], question["path"]) == ("connect", "//asked.invalid:443")
+            run.answer("approve", str(question["id"]), "--for", "session")
+            assert run.line(20) == "EHOSTUNREACH" and run.line(20) == "EHOSTUNREACH"  # there is no such name
+            (question,) = run.pending()
+            assert question["path"] == f"//127.0.0.1:{port}"
+            run.answer("approve", str(question["id"]))
+            assert run.line() == "ok"
+            run.end()
+            (connected,) = run.done("connect")
+            assert connected["path"] == f"//127.0.0.1:{port}"
