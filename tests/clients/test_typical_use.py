@@ -1,0 +1,96 @@
+"""Agents from their registries in typical use, each under the profile that is taken for it by name: nothing is denied.
+
+A scripted model on the loopback has them work in a linked work tree: files, edits, a commit, packages from folders,
+their own sub-processes, and whatever they save by themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import support
+
+sys.path.insert(0, str(Path(__file__).parent))
+from messages_api import MessagesApi, say, tool_results, use
+from test_claude_code import claude  # noqa: F401 - the fixture that installs it
+
+pytestmark = [pytest.mark.client, pytest.mark.slow, pytest.mark.timeout(900)]
+
+REPOSITORY = """
+export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@x GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@x
+git init -q main && cd main && echo one > a.txt && git add . && git commit -qm one && git worktree add -q ../linked
+mkdir -p ../linked/pkg ../linked/tool
+printf '{"name": "pkg", "version": "1.0.0", "main": "index.js"}' > ../linked/pkg/package.json
+echo 'module.exports = 7' > ../linked/pkg/index.js
+git config --global user.name a; git config --global user.email a@x
+"""
+STEPS = [
+    "git status --short && git log --oneline | wc -l",
+    "git add a.txt note.txt && git commit -qm 'from the agent' && git show --stat HEAD | tail -1",
+    "npm install --offline --no-audit --no-fund --loglevel=error --no-update-notifier ./pkg",
+    "node -e 'console.log(require(\"pkg\"))'",
+    "python3 -m venv --without-pip v && v/bin/python -c 'import tempfile; print(tempfile.mkdtemp())' && rm -rf v",
+    "for n in 1 2 3; do (sleep 0.1; echo $n > part$n) & done; wait; cat part*; rm part*",
+    "find . -name '*.txt' | sort | head -3; grep -rn one . | head -2",
+]
+
+
+def linked(runner: support.Runner) -> Path:
+    """The linked work tree that the agent works in."""
+    made = runner.native(["sh", "-euc", REPOSITORY])
+    assert made.status == 0, made
+    return runner.work / "linked"
+
+
+def refused(result: support.Result) -> list[str]:
+    """What was denied, a line each, but for what the README tells: the environment of processes outside."""
+    lines = {
+        f"{entry['exe']}: {entry['effect']} {entry['path']}: {entry['rule']}: {entry['reason']}"
+        for entry in result.denied()
+        if not (entry["path"].startswith("/proc/") and entry["path"].endswith("/environ"))
+    }
+    return sorted(lines)
+
+
+@pytest.mark.skipif(bool(support.PREFIX), reason="nothing is refused natively")
+def test_claude_code_in_typical_use(runner: support.Runner, claude: Path) -> None:  # noqa: F811
+    tree = linked(runner)
+    note = tree / "note.txt"
+    turns = [
+        [say("I look."), use("Read", file_path=str(tree / "a.txt"))],
+        [use("Edit", file_path=str(tree / "a.txt"), old_string="one", new_string="two")],
+        [use("Write", file_path=str(note), content="alpha\n")],
+        *([use("Bash", command=step, description="step")] for step in STEPS),
+        [say("All done.")],
+    ]
+    env = {
+        "ANTHROPIC_API_KEY": "test-key-of-no-account",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_AUTOUPDATER": "1",
+        "DISABLE_TELEMETRY": "1",
+        "DISABLE_ERROR_REPORTING": "1",
+    }
+    with MessagesApi(turns) as api:
+        command = [str(claude), "-p", "Do it.", "--output-format", "json", "--allowedTools", "Bash Write Edit Read"]
+        result = runner.supervise(
+            command,
+            options=("--allow-net", "127.0.0.1:*"),
+            env={**env, "ANTHROPIC_BASE_URL": api.url},
+            cwd=tree,
+            timeout=240,
+        )
+        assert result.status == 0, result
+        results = max((tool_results(request) for request in api.requests), key=len)
+    assert json.loads(result.stdout)["result"] == "All done."
+    assert [words for failed, words in results if failed] == []
+    assert "profile claude, by the name of the program" in result.err
+    assert refused(result) == []
+    assert json.loads((result.session / "session.json").read_text())["profile"] == "claude"
+    saved = [entry["path"] for entry in result.decisions if entry["effect"] in ("create", "rename")]
+    for place in (".claude/projects/", ".claude/shell-snapshots/", ".claude.json"):
+        assert any(place in path for path in saved), place
+    assert os.listdir(tree / "node_modules")
