@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 PATIENCE = 20.0  # seconds for a tree that was killed, and its supervisor, to be gone
 _PART = 1 << 16
-_GONE = "the process that starts supervisors ended; what it ran was ended with it"
+_GONE = (
+    f"the process that starts supervisors ({sys.executable}) ended, and what it ran with it; pincer-trace doctor tells "
+    "whether something that it imports is missing"
+)
 
 
 class Ended:
@@ -43,9 +46,11 @@ class Launcher:
         self.owner = os.getpid()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
+            # Some builds of Python find their own library by it; what runs gets the environment of its request
+            kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
             words = [launch.__file__, str(self.owner), str(theirs.fileno()), sys.prefix, _imports()]
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", *words], cwd="/", env={"LANG": "C.UTF-8"}, start_new_session=True,
+                [sys.executable, "-I", "-S", *words], cwd="/", env={"LANG": "C.UTF-8", **kept}, start_new_session=True,
                 pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
             )  # fmt: skip
@@ -70,9 +75,11 @@ class Launcher:
                 asked.write(request.encode("ascii"))
                 asked.flush()
                 asked.seek(0)
-                socket.send_fds(
-                    self.channel, [b"\0"], [*pipes.theirs(), asked.fileno(), pipes.life_in, theirs.fileno()]
-                )
+                handed = [*pipes.theirs(), asked.fileno(), pipes.life_in, theirs.fileno()]
+                try:
+                    socket.send_fds(self.channel, [b"\0"], handed)
+                except (BrokenPipeError, ConnectionError):
+                    raise RuntimeError(_GONE) from None
             pipes.leave()
             handed = socket.recv_fds(told, 1, 1)[1]
             if not handed:
