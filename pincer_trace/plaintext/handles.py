@@ -168,18 +168,19 @@ class HandleStore:
         record = self._records.get(handle.id)
         if record is None:
             return Refusal(refusal.UNKNOWN, f"{handle} is no handle of this run")
-        bound, name = record.scope, f"{handle} ({record.field})"
+        bound = record.scope
         if bound.session != scope.session:
             return Refusal(refusal.OTHER_SESSION, f"{handle} belongs to another session")
         if bound.principal != scope.principal:
             return Refusal(refusal.OTHER_PRINCIPAL, f"{handle} was given to another program")
         if bound.object != scope.object:
-            return Refusal(refusal.OTHER_OBJECT, f"{name} belongs to another file")
+            return Refusal(refusal.OTHER_OBJECT, f"{handle} ({record.field}) belongs to another file")
         if bound.version != scope.version:
-            return Refusal(refusal.OTHER_VERSION, f"{name} is of another version of this file; read it again")
+            text = f"{handle} ({record.field}) is of another version of this file; read it again"
+            return Refusal(refusal.OTHER_VERSION, text)
         if isinstance(use, Sink) and use.name not in record.sinks:
-            return Refusal(refusal.SINK_BLOCKED, f"{name} is not for {use.name}")
-        return self._value(record, name, now)
+            return Refusal(refusal.SINK_BLOCKED, f"{handle} ({record.field}) is not for {use.name}")
+        return self._value(record, handle, now)
 
     def reveal(self, handle: Handle, session: str, now: float) -> bytes | Refusal:
         """The value, for the person whose session it is. The caller has asked, and records it."""
@@ -188,15 +189,15 @@ class HandleStore:
             return Refusal(refusal.UNKNOWN, f"{handle} is no handle of this run")
         if record.scope.session != session:
             return Refusal(refusal.OTHER_SESSION, f"{handle} belongs to another session")
-        return self._value(record, f"{handle} ({record.field})", now)
+        return self._value(record, handle, now)
 
-    def _value(self, record: _Record, name: str, now: float) -> bytes | Refusal:
+    def _value(self, record: _Record, handle: Handle, now: float) -> bytes | Refusal:
         if record.revoked:
-            return Refusal(refusal.REVOKED, f"{name} was revoked")
+            return Refusal(refusal.REVOKED, f"{handle} ({record.field}) was revoked")
         if now >= record.expires:
-            return Refusal(refusal.EXPIRED, f"{name} is too old; read the file again")
+            return Refusal(refusal.EXPIRED, f"{handle} ({record.field}) is too old; read the file again")
         if record.value is None:
-            return Refusal(refusal.TOO_LARGE, f"{name} stands for more than is kept in memory")
+            return Refusal(refusal.TOO_LARGE, f"{handle} ({record.field}) stands for more than is kept in memory")
         return record.value
 
     def field(self, handle: Handle) -> str | None:
