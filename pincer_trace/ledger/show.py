@@ -114,10 +114,13 @@ def confirmed_by(decision: Record) -> str:
 
 
 def shown_as(decision: Record) -> str:
-    """How much a view has that was given in the place of a file; empty where none was."""
+    """How much a view has that was given in the place of a file, or was saved there; empty where none was."""
     extra = decision.get("extra")
-    view = extra.get("view") if isinstance(extra, dict) else None
-    return f"read as a view: {_shown(view, 40)}" if isinstance(view, str) else ""
+    for name, words in (("view", "read as a view"), ("saved", "an edited view was saved")):
+        what = extra.get(name) if isinstance(extra, dict) else None
+        if isinstance(what, str):
+            return f"{words}: {_shown(what, 80)}"
+    return ""
 
 
 def votes(decision: Record) -> list[tuple[str, str, str]]:

@@ -29,6 +29,7 @@ _WORDS = 10_000
 _TEAM = 4  # programs that are named of a group
 _MADE = frozenset({effects.CREATE, effects.MKDIR, effects.SYMLINK, effects.MKNOD, effects.BIND})
 _PEERS = frozenset({effects.CONNECT, effects.SEND, effects.BIND})
+_FOR_GOOD = ("", codes.BUILT_IN, codes.NO_VIEW, codes.SAVE_REFUSED)  # refused as it should be
 _NAMELESS = "/#nameless"
 
 
@@ -118,7 +119,7 @@ class Account:
             self._native += 1
             return
         code = text(record.get("code"))
-        closed = record["kind"] == "failure" or (code not in BY_RULES and code not in ("", codes.BUILT_IN))
+        closed = record["kind"] == "failure" or (code not in BY_RULES and code not in _FOR_GOOD)
         key = *(text(record.get(name)) for name in ("effect", "verdict", "rule", "reason")), code
         self._group(self._closed if closed else self._denials, key, record)
         path = text(record.get("path"))
@@ -145,6 +146,8 @@ class Account:
             self._allowed_by(extra["confirmed"], record)
         if effect in _PEERS:
             self._group(self._peers, (effect, path, outcome), record, outcome=outcome)
+        if effect == effects.READ and "view" in extra:
+            self._reads.views += 1
         if outcome == UNKNOWN:
             self._unknown += 1
             self._group(self._unended, record["seq"], record)

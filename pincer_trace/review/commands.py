@@ -94,7 +94,14 @@ def why(
     overlay = Overlay(allow_write=allow_write, allow_connect=allow_connect, allow_net=allow_net, protect=protect)
     loaded = load(profile or profile_for(places.command), places, overlay=overlay)
     said = explain(loaded, effect, asked, PathFacts(loaded, effect, asked))
-    _print_rows(said.verdict, f"{effect} {paths.display(asked, 5000)}", foretold(loaded, said))
+    rows = foretold(loaded, said)
+    if effect in (effects.RENAME, effects.LINK):
+        reading = explain(loaded, effects.READ, asked, PathFacts(loaded, effects.READ, asked))
+        if reading.verdict == "view":
+            rows.append(
+                ("note", f"it is read as a view ({reading.reason}): a name that shows more wants a confirmation")
+            )
+    _print_rows(said.verdict, f"{effect} {paths.display(asked, 5000)}", rows)
     return 0 if said.verdict in ("allow", "view") else 1
 
 

@@ -322,6 +322,8 @@ class Page:
         outside = f"{reads.outside:,} of {reads.files_outside:,}{plus} outside of it"
         if reads.inside or reads.outside:
             yield from self._row("reads", [(f"{inside}, {outside}", PLAIN)])
+        if reads.views:
+            yield from self._row("views", [(_counted(reads.views, "read"), PLAIN), (" of protected files", PLAIN)])
 
     def _errors(self) -> Iterator[Row]:
         groups = self._report.errors

@@ -92,6 +92,7 @@ class Reads:
     files_inside: int = 0
     files_outside: int = 0
     more: bool = False  # files than were counted
+    views: int = 0  # calls, beside those, that gave a view
 
     def told(self) -> Record:
         """As one JSON object."""

@@ -94,6 +94,7 @@ _SAVED = (
     "the edited view of {name} was saved, with each handle as what it stands for. Its size on disk is not that of the "
     "view: a tool that says for that reason that the write failed is wrong. Read it again before you edit it again."
 )
+_DETAILED = (codes.BUILT_IN, codes.NO_VIEW, codes.SAVE_REFUSED)
 _BUILT_IN = ("built in", "built-in")  # what records call the rules of no profile
 _PLAIN = bytes(c for c in range(0x20, 0x7F) if c not in b'"\\`<>')  # `<` and `>`: models read tags
 _SHELL = _PLAIN.replace(b"'", b"")  # these stand for themselves in a shell's single quotes, too
@@ -188,7 +189,9 @@ class Denials:
         if code == codes.BUILT_IN and path.startswith(b"/proc/"):
             path = _any_process(path)  # `ps` asks for hundreds of them
         name = quoted(path) if path else "something without a name"
-        detail = quoted(reason.encode("utf-8", "surrogateescape")) if code == codes.BUILT_IN and reason else ""
+        detail = (
+            quoted(reason.encode("utf-8", "surrogateescape"), 2 * NAME_BYTES) if code in _DETAILED and reason else ""
+        )
         key = (effect, name, code, rule[:REASON_BYTES], detail)
         with self._lock:
             told = self._known.get(key)

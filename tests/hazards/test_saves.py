@@ -45,6 +45,12 @@ def test_programs_edit_what_they_do_not_see(runner: support.Runner, twin: str) -
     assert "canary" not in shown and "VIM=pincer:" in shown
     assert sorted(os.listdir(runner.work)) == [".env", "shown"]
     assert not [entry for entry in result.denied() if entry["verdict"] != "view" and entry["outcome"] != "done"]
+    ours = [runner.identity.python, "-I", "-m", "pincer_trace"]
+    assert "nothing differs" in runner.native([*ours, "replay", str(result.session)]).out
+    log = runner.native([*ours, "log", str(result.session), "--path", ".env*"]).out
+    assert "read as a view: 4 handles" in log and "an edited view was saved: " in log
+    report = runner.native([*ours, "report", str(result.session)]).out
+    assert " reads of protected files" in report and "canary" not in report + log
 
 
 WRITER = """
