@@ -99,7 +99,7 @@ class Naming:
             return None
         rule = judgement.rule
         about_it = judgement.code not in _BY_RULES or (rule is not None and not addresses.is_any(rule.pattern))
-        if inet.is_public(host) and not about_it:
+        if inet.is_far(host) and not about_it:
             return None
         judgement.reason = f"{name.decode()} leads there: {judgement.reason}"
         return judgement

@@ -7,15 +7,16 @@ from pincer_trace.kernel.bare import socket
 MAPPED = bytes(10) + b"\xff\xff"  # in front of an IPv4 address in IPv6
 _LABEL, _NAME = 63, 253  # bytes at most. RFC 1035
 _HOST = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_")
-# Networks of this machine, of a site or a provider, and what is no host: (first bytes, bits). RFC 6890 and its registry
+# Networks of this machine, a site or a provider, and what is no host: (first bytes, bits). RFC 6890 and its registry.
+# Those of documentation are nobody's, and lead nowhere near.
 _SPECIAL = tuple(
     (socket.inet_pton(socket.AF_INET if "." in address else socket.AF_INET6, address), bits)
     for address, bits in (
         ("0.0.0.0", 8),  # noqa: S104 - named, not bound to
         ("10.0.0.0", 8), ("100.64.0.0", 10), ("127.0.0.0", 8), ("169.254.0.0", 16),
-        ("172.16.0.0", 12), ("192.0.0.0", 24), ("192.0.2.0", 24), ("192.88.99.0", 24), ("192.168.0.0", 16),
-        ("198.18.0.0", 15), ("198.51.100.0", 24), ("203.0.113.0", 24), ("224.0.0.0", 3),
-        ("2001::", 23), ("2001:db8::", 32), ("2002::", 16), ("3fff::", 20),
+        ("172.16.0.0", 12), ("192.0.0.0", 24), ("192.88.99.0", 24), ("192.168.0.0", 16),
+        ("198.18.0.0", 15), ("224.0.0.0", 3),
+        ("2001::", 23), ("2002::", 16),
     )
 )  # fmt: skip
 _GLOBAL = bytes((0x20,)), 3  # 2000::/3: all else of IPv6 is none of the public internet
@@ -32,12 +33,12 @@ def written(raw: bytes) -> str:
     return socket.inet_ntop(socket.AF_INET if len(raw) == 4 else socket.AF_INET6, raw)
 
 
-def is_public(raw: bytes) -> bool:
-    """Whether that address (4 or 16 bytes) is one of the public internet, not of this machine or a network near."""
+def is_far(raw: bytes) -> bool:
+    """Whether that address (4 or 16 bytes) is one of the internet, not of this machine or of a network near."""
     raw = unmapped(raw)
     if len(raw) != 4:
         if raw.startswith(_NAT64):
-            return is_public(raw[-4:])
+            return is_far(raw[-4:])
         if not _within(raw, *_GLOBAL):
             return False
     return not any(len(first) == len(raw) and _within(raw, first, bits) for first, bits in _SPECIAL)

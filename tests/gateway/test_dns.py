@@ -90,7 +90,7 @@ def test_an_address_means_its_name_and_back() -> None:
     [(_, four)] = reply(ask("api.example.com"), table).records
     [(_, six)] = reply(ask("API.example.COM", AAAA), table).records
     assert table.name(four) == table.name(six) == b"api.example.com"
-    assert hosts.is_ours(four) and hosts.is_ours(six) and not inet.is_public(four) and not inet.is_public(six)
+    assert hosts.is_ours(four) and hosts.is_ours(six) and not inet.is_far(four) and not inet.is_far(six)
     back = ".".join(map(str, reversed(four))) + ".in-addr.arpa"
     assert reply(ask(back, PTR), table).records == [(PTR, wire("api.example.com"))]
     [(_, other)] = reply(ask("other.example.com"), table).records
