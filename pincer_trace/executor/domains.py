@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _REGISTERS_ONLY = Continue(Continue.REGISTERS_ONLY)
 _MARKS = 512  # the filter has nine bits. core(5)
 NOT_ALONE = "it is completed by the supervisor alone, and the caller has put itself in a Landlock domain"
+_OF_NOBODY = b".pincer-trace-%d" % os.getpid()  # for a moment
 _CROWD = 32  # domains, from which on those are looked for that nobody is in any more
 
 
@@ -153,6 +154,17 @@ class Domains:
             flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
             os.close(self.perform(lambda: os.open(name, flags, dir_fd=directory)))
 
+    def check_writing(self, parent: int, name: bytes, *, exists: bool) -> None:
+        """The same of a file that is made, or emptied, by the supervisor alone when it has been written."""
+        if self.current is None:
+            return
+        if exists:
+            self.perform(lambda: _empties(parent, name))
+            return
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
+        self.perform(lambda: os.close(os.open(_OF_NOBODY, flags, 0o600, dir_fd=parent)))
+        os.unlink(_OF_NOBODY, dir_fd=parent)
+
     def _restrict_self(self, _identity: int, task: Task, a: tuple[int, ...]) -> object:
         number, flags = a[0] & 0xFFFFFFFF, a[1] & 0xFFFFFFFF
         if number == 0xFFFFFFFF:  # only what is logged of it changes
@@ -207,6 +219,15 @@ class Domains:
         for domain in self._by_mark.values():
             domain.close()
         self._by_mark.clear()
+
+
+def _empties(parent: int, name: bytes) -> None:
+    """As a domain sees it; the length stays. Raises OSError."""
+    descriptor = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=parent)
+    try:
+        os.ftruncate(descriptor, os.fstat(descriptor).st_size)
+    finally:
+        os.close(descriptor)
 
 
 def _mark(pid: int) -> int:

@@ -16,7 +16,6 @@ import time
 from pincer_trace.effects import CREATE, TRUNCATE, WRITE
 from pincer_trace.executor.commit import commit
 from pincer_trace.executor.descriptors import OURS, WALK, give, place
-from pincer_trace.executor.domains import NOT_ALONE
 from pincer_trace.executor.fresh import Attributes, Place, nameless, put, take_over
 from pincer_trace.executor.outcome import Outcome
 from pincer_trace.gateway.gitconfig import Hope, Written, leased_content, plain_content, take_lease
@@ -88,7 +87,7 @@ class Staged:
         In the user's own only for a `.git` of the session, which `git submodule update` writes, twice, into the folder
         that waits for it.
         """
-        if flags & os.O_ACCMODE == os.O_RDONLY or self._c.domains.current is not None:  # it would be named by us alone
+        if flags & os.O_ACCMODE == os.O_RDONLY:
             return False
         authority = self._c.authority
         fresh = target.name == b".git" and (target.found is None or authority.is_own(target))
@@ -112,6 +111,7 @@ class Staged:
         if shared is not None:
             if flags & os.O_EXCL:
                 raise OSError(errno.EEXIST, name)
+            c.domains.check_writing(parent, name, exists=target.found is not None)
             opened = os.open(c.resolver.number(shared.descriptor), _plain(flags), dir_fd=c.resolver.names)
             give(c, identity, opened, flags)
             return
@@ -133,8 +133,7 @@ class Staged:
         c = self._c
         parent, name = target.parent, target.name
         effect = CREATE if target.found is None else TRUNCATE
-        if c.domains.current is not None:
-            c.authority.forbid(task, effect, target, NOT_ALONE)
+        c.domains.check_writing(parent, name, exists=target.found is not None)
         if len(self.pending) >= _PENDING:
             c.authority.forbid(task, effect, target, "too many files wait for being judged by their content")
         mask = c.identity.take_mask(c.tasks, task)

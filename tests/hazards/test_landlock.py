@@ -182,6 +182,30 @@ def test_p64_nobody_leaves_it(runner: support.Runner) -> None:
     assert any("core dumps are off" in d["reason"] for d in result.denied())
 
 
+GIT = (
+    CONFINE
+    + r"""
+import subprocess
+os.mkdir("in"); os.mkdir("out"); os.environ |= {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b"}
+def git(*words): return subprocess.run(["git", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
+note("before", git("-C", "out", "init", "-q", "there"))
+note("confined", confine(ruleset(EVERY, ("in", EVERY), ("/", READ | DIR | EXECUTE), ("/dev/null", READ | WRITE))))
+note("inside", [git("-C", "in", "init", "-q", "r"), git("-C", "in/r", "config", "user.name", "x"), git("-C", "in/r", "commit", "-q", "--allow-empty", "-m", "m"), git("-C", "in", "clone", "-q", "r", "s"), git("-C", "in/r", "worktree", "add", "-q", "../w"), git("-C", "in/r", "-c", "protocol.file.allow=always", "submodule", "add", "-q", "../s", "sub"), os.path.isfile("in/s/.git/config")])
+note("outside", [git("-C", "out", "init", "-q", "r") != 0, git("-C", "out/there", "config", "user.name", "x") != 0, os.listdir("out")]); note("names", sorted(os.listdir("in/r/.git"))); report()
+"""
+)
+
+
+def test_p64_git_in_a_domain(runner: support.Runner) -> None:
+    """What the supervisor completes by itself when it has been written is asked of the domain before."""
+    reports = []
+    for run in (runner.native, runner.supervise):
+        runner.fresh()
+        reports.append(dict(json.loads(run(python(runner, GIT)).out.splitlines()[-1])))
+    assert reports[0] == reports[1]
+    assert reports[1]["inside"] == [0] * 6 + [True] and reports[1]["outside"] == [True, True, ["there"]]
+
+
 NETWORK = (
     CONFINE
     + r"""
