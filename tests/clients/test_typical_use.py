@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +20,10 @@ import support
 
 sys.path.insert(0, str(Path(__file__).parent))
 from messages_api import MessagesApi, say, tool_results, use
-from test_claude_code import claude  # noqa: F401 - the fixture that installs it
+from test_claude_code import (
+    cache,
+    claude,  # noqa: F401 - the fixture that installs it
+)
 
 pytestmark = [pytest.mark.client, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -94,3 +101,91 @@ def test_claude_code_in_typical_use(runner: support.Runner, claude: Path) -> Non
     for place in (".claude/projects/", ".claude/shell-snapshots/", ".claude.json"):
         assert any(place in path for path in saved), place
     assert os.listdir(tree / "node_modules")
+
+
+@pytest.fixture(scope="session")
+def python_agents() -> Path:
+    """The bin of an environment with mini-swe-agent and smolagents. Skips, visibly, where they cannot be had."""
+    folder = cache() / "python-agents"
+    if not (folder / "bin/mini").exists() or not (folder / "bin/smolagent").exists():
+        base = shutil.which("python3", path=support.SYSTEM_PATH) or sys.executable
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        for words in (
+            [base, "-m", "venv", "--clear", str(folder)],
+            [str(folder / "bin/pip"), "install", "-q", "mini-swe-agent", "smolagents"],
+        ):
+            done = subprocess.run(words, capture_output=True, text=True, timeout=600)
+            if done.returncode:
+                shutil.rmtree(folder, ignore_errors=True)
+                pytest.skip(f"{' '.join(words)}: {done.stderr.strip()[-300:]}")
+    return folder / "bin"
+
+
+@pytest.fixture
+def real_home(runner: support.Runner) -> Iterator[Path]:
+    """A home that lies in no directory for temporary things, where that can be made: there new files are free."""
+    place = Path(tempfile.mkdtemp(dir="/var/lib" if os.access("/var/lib", os.W_OK) else None))
+    os.chown(place, runner.identity.uid, runner.identity.gid)
+    runner.home = place
+    yield place
+    support.remove_tree(place)
+
+
+MODEL = {"model_class": "deterministic", "model_name": "scripted", "cost_per_call": 0}
+
+
+@pytest.mark.skipif(bool(support.PREFIX), reason="nothing is refused natively")
+def test_mini_swe_agent_in_typical_use(runner: support.Runner, real_home: Path, python_agents: Path) -> None:
+    """With a scripted model of its own; its trajectory is saved, its settings are not for its steps to change."""
+    tree = linked(runner)
+    steps = ["echo alpha > note.txt; sed -i s/one/two/ a.txt", *STEPS]
+    steps += ["echo 'MSWEA_X=1' >> ~/.config/mini-swe-agent/.env", "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"]
+    extra = [{"cost": 0, "timestamp": 1, "actions": [{"command": step}]} for step in steps]
+    outputs = [{"role": "assistant", "content": "step", "extra": each} for each in extra]
+    (runner.base / "model.yaml").write_text(json.dumps({"model": {**MODEL, "outputs": outputs}}))
+    command = [str(python_agents / "mini"), "-t", "Do it.", "-y", "--exit-immediately", "-c", "mini.yaml"]
+    # asked for or not, litellm fetches prices at its start
+    env = {"MSWEA_CONFIGURED": "true", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    result = runner.supervise(
+        [*command, "-c", str(runner.base / "model.yaml")], options=(), env=env, cwd=tree, timeout=240
+    )
+    assert result.status == 0, result
+    assert "profile python-agent, by the name of the program" in result.err
+    (line,) = refused(result)
+    assert f"{real_home}/.config/mini-swe-agent/.env: python-agent.toml:" in line
+    saved = json.loads((real_home / ".config/mini-swe-agent/last_mini_run.traj.json").read_text())
+    told = [each["extra"] for each in saved["messages"] if "returncode" in each.get("extra", {})]
+    (failed,) = [each["raw_output"] for each in told if each["returncode"]]
+    assert "ermission denied" in failed
+    assert len(told) >= len(STEPS) + 2
+    assert (tree / "a.txt").read_text() == "two\n"
+
+
+AGENT = """
+import sys
+from smolagents import CodeAgent
+from smolagents.models import ChatMessage, MessageRole, Model
+
+STEPS = ["import subprocess; print(subprocess.run(%r, shell=True, capture_output=True, text=True))" % step
+         for step in sys.argv[1:]] + ["final_answer('finished')"]
+
+class Scripted(Model):
+    def generate(self, messages, **_):
+        text = "Thought: a step.\\n<code>\\n" + STEPS.pop(0) + "\\n</code>"
+        return ChatMessage(role=MessageRole.ASSISTANT, content=text)
+
+print(CodeAgent(tools=[], model=Scripted(), additional_authorized_imports=["subprocess"]).run("Do it."))
+"""
+
+
+@pytest.mark.skipif(bool(support.PREFIX), reason="nothing is refused natively")
+def test_smolagents_in_typical_use(runner: support.Runner, real_home: Path, python_agents: Path) -> None:
+    """A script of one's own, under the profile by its name."""
+    tree = linked(runner)
+    (tree / "agent.py").write_text(AGENT)
+    command = [str(python_agents / "python"), "agent.py", "echo alpha > note.txt; sed -i s/one/two/ a.txt", *STEPS]
+    result = runner.supervise(command, options=("-p", "python-agent"), cwd=tree, timeout=240)
+    assert result.status == 0, result
+    assert "finished" in result.out
+    assert refused(result) == []
+    assert (tree / "a.txt").read_text() == "two\n"
