@@ -116,6 +116,7 @@ class _Behaviour:
         self._profile = profile
         self._found: dict[Key, tuple[int, Call]] = {}
         tree = Tree()
+        self._directories = {call.path for call in calls if call.effect == effects.MKDIR}
         made: dict[str, dict[str, Call]] = {}  # by path and program
         touched: dict[str, dict[str, Call]] = {}
         for call in calls:
@@ -225,8 +226,10 @@ class _Behaviour:
         gone = self._first_gone(path)
         if gone is None or (whole and gone == path):
             return _without_made_up(self._names.short(path))
-        above = _without_made_up(self._names.short(gone.rpartition("/")[0] or "/"))
-        return f"{above}/*{path[len(gone) :] if whole else ''}"
+        above, _, own = _without_made_up(self._names.short(gone)).rpartition("/")
+        # A directory right below a place is a new place, however short it was there
+        own = _made_up(own) if gone in self._directories and "/" not in above and above != "{tmp}" else "*"
+        return f"{above}/{own}{path[len(gone) :] if whole else ''}"
 
     def _first_gone(self, path: str) -> str | None:
         """The outermost directory above it, or itself, that the run made and removed again."""
@@ -315,9 +318,18 @@ def _without_made_up(name: str) -> str:
     parts = name.split("/")
     for index in range(len(parts) - 1, -1, -1):
         part = parts[index]
-        for shape, instead in (*_SHAPES, *(_MADE_UP if index == 1 and parts[0] == "{tmp}" else ())):
+        for shape, instead in _SHAPES:
             part = shape.sub(instead, part)
+        if index == 1 and parts[0] == "{tmp}":
+            part = _made_up(part)
         if _SHARD.fullmatch(part) and index + 1 < len(parts) and parts[index + 1].startswith("*"):
             part = "*"
         parts[index] = part
     return "/".join(parts)
+
+
+def _made_up(part: str) -> str:
+    """A name without what mkstemp(3) and the like put into it."""
+    for shape, instead in _MADE_UP:
+        part = shape.sub(instead, part)
+    return part

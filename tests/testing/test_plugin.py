@@ -164,7 +164,10 @@ def test_agent(pincer, tmp_path, which):
 def test_a_snapshot_is_made_reviewed_and_held_against_each_run(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it=SNAPSHOT)
     agent = pytester.path / "agent.sh"
-    agent.write_text("cat agent.sh > out; mkdir -p ~/.cache; echo > ~/.cache/kept; echo > gone; rm gone\n")
+    agent.write_text(
+        "cat agent.sh > out; mkdir -p ~/.cache; echo > ~/.cache/kept; echo > gone; rm gone\n"
+        "mkdir -p ~/new/deep; echo > ~/new/deep/x; rm -r ~/new; d=$(mktemp -d ./a.XXXXXX); rmdir $d\n"
+    )
     file = pytester.path / "snapshots/test_it.test_agent[a_b].txt"
 
     def run(*options: str) -> pytest.RunResult:
@@ -184,8 +187,10 @@ def test_a_snapshot_is_made_reviewed_and_held_against_each_run(pytester: pytest.
     assert file.with_name("test_it.test_agent[a_b].counted.txt").read_text().count(" x") >= 5
     written = file.read_text().splitlines()
     assert written[1] == "exit 0"
-    assert [line.partition(" by ")[0] for line in written if line.startswith(("write", "temporary"))] == [
-        "write {cache}/kept", "write {workspace}/out", "temporary {workspace}/*",
+    told = dict.fromkeys(line.partition(" by ")[0] for line in written if line.startswith(("write", "temporary")))
+    assert list(told) == [
+        "write {cache}/kept", "write {workspace}/out", "temporary {home}/new", "temporary {workspace}/*",
+        "temporary {workspace}/a.*",
     ]  # fmt: skip
     reviewed = ["# as agreed", *reversed(written)]  # an order says nothing, and comments stay
     file.write_text("\n".join(reviewed))
