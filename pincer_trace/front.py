@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pincer_trace.ledger import Session
     from pincer_trace.options import RunOptions
     from pincer_trace.profile import Places, Profile
-    from pincer_trace.profile.brokers import Broker
     from pincer_trace.review.outputs import Outputs
     from pincer_trace.twin.intent import Intent
     from pincer_trace.worker import Plan
@@ -47,6 +46,7 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
         return relay(options, run)
     gc.disable()  # a start leaves no cycles to collect: what is imported and loaded stays
     from pincer_trace import agents, environ, paths, worker
+    from pincer_trace.broker import opener
     from pincer_trace.ledger import Session
     from pincer_trace.ledger.session import remove
     from pincer_trace.profile import Overlay, Places, is_file, load
@@ -69,7 +69,7 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
         _check_imports(places)
         opened = {name: getattr(options, name) for name in ("allow_write", "allow_connect", "allow_net", "protect")}
         overlay = Overlay(**opened)
-        port_of = _port_of(options, desks)
+        port_of = opener(os.environb, options.pass_env, desks)
         name = options.profile or profile_for(places.command)
         profile = load(name, places, overlay=overlay, cache_directory=cache, port_of=port_of)
         observes = profile.settings.mode == OBSERVE
@@ -82,8 +82,7 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
         given.environment[b"PINCER_DENIALS"] = os.fsencode(os.path.join(directory, paths.DENIALS_FILE))
         for desk in desks:
             desk.fit(given)
-        udp = profile.settings.udp == UDP_UNPOLICED
-        plan = _plan(options, command, cache, wiring.arguments, given.environment, udp=udp)
+        plan = _plan(options, command, cache, wiring.arguments, given.environment, profile)
         companion = _companion(options, profile)  # before there is anything that it must not hold
         for desk in desks:
             desk.start(outlives=options.leftover == "keep")
@@ -216,16 +215,16 @@ def _plan(
     cache: str | None,
     arguments: list[str],
     environment: dict[bytes, bytes],
-    *,
-    udp: bool,
+    profile: Profile,
 ) -> Plan:
-    """What is to be started, and under what; with UDP sockets or without.
+    """What is to be started, and under what; what the profile says of UDP sockets and sinks is in its filter.
 
     Raises UserError for what `--require` or `--pass-fd` cannot have.
     """
     from pincer_trace import worker
     from pincer_trace.kernel import filter as program
     from pincer_trace.kernel.landlock import Floor
+    from pincer_trace.profile.model import UDP_UNPOLICED
 
     floor = Floor.probe()
     for layer in options.require:
@@ -241,7 +240,7 @@ def _plan(
         os.fsencode(command),
         [os.fsencode(argument) for argument in arguments],
         environment,
-        program=program.load_filter(cache, udp=udp),
+        program=program.load_filter(cache, udp=profile.settings.udp == UDP_UNPOLICED, tracing=not profile.sinks),
         floor=floor,
         keep=options.pass_fd,
     )
@@ -270,21 +269,6 @@ def _companion(options: RunOptions, profile: Profile) -> Companion | None:
         return start(profile, outlives=options.leftover == "keep")
     except OSError as error:
         raise UserError(f"--twin process: no process can be started: {error.strerror}; nothing was started") from None
-
-
-def _port_of(options: RunOptions, desks: list[Desk]) -> Callable[[Broker], int | None]:
-    """Where a broker of this run will listen. The first that may have a key to keep puts the desk into `desks`."""
-
-    def port_of(broker: Broker) -> int | None:
-        if not broker.may_apply(os.environb):
-            return None
-        if not desks:
-            from pincer_trace.broker.desk import Desk
-
-            desks.append(Desk(os.environb, options.pass_env))
-        return desks[0].open(broker)
-
-    return port_of
 
 
 def _check_imports(places: Places) -> None:

@@ -35,16 +35,19 @@ _NOTIFY = 0x7FC00000
 _ALLOW = 0x7FFF0000
 
 
-def compile_filter(*, sockets: Sockets = table.SOCKETS) -> bytes:
+def compile_filter(*, sockets: Sockets = table.SOCKETS, tracing: bool = True) -> bytes:
     """The whole program for this machine: an array of `struct sock_filter` (8 bytes each, native order).
 
     Raises UserError when libseccomp is missing.
     """
-    return guard(table.machine(), sockets) + _libseccomp()
+    return guard(table.machine(), sockets, tracing=tracing) + _libseccomp()
 
 
-def guard(architecture: str, sockets: Sockets = table.SOCKETS) -> bytes:
-    """The instructions in front: ENOSYS for what is not this architecture or not in the table, else fall through."""
+def guard(architecture: str, sockets: Sockets = table.SOCKETS, *, tracing: bool = True) -> bytes:
+    """The instructions in front: ENOSYS for what is not this architecture or not in the table, else fall through.
+
+    Without `tracing` nobody traces anybody.
+    """
     numbers = sorted(table.load(architecture))
     gaps = [(a + 1, b - 1) for a, b in pairwise(numbers) if b > a + 1]
     code = [
@@ -58,6 +61,8 @@ def guard(architecture: str, sockets: Sockets = table.SOCKETS) -> bytes:
     for first, last in gaps:
         code += [(_JGE, 0, 2, first), (_JGT, 1, 0, last), (_RET, 0, 0, _RET_ENOSYS)]
     number = {row.name: row.number for row in table.load(architecture).values()}
+    if not tracing:
+        code += [_LD_NR, (_JEQ, 0, 1, number["ptrace"]), _refuse("EPERM")]
     for name, refused in (("ioctl", _unknown_ioctls()), ("socket", _unknown_sockets(sockets))):
         code += [_LD_NR, (_JEQ, 0, len(refused), number[name]), *refused]
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
@@ -145,8 +150,8 @@ def _condition(index: int, mask: int, value: int, equal: bool) -> pyseccomp.Arg:
     return Arg(index, MASKED_EQ, mask, value) if equal else Arg(index, NE, value)
 
 
-def load_filter(cache_directory: str | None, *, udp: bool = False) -> bytes:
-    """The program for this machine, with UDP sockets or without.
+def load_filter(cache_directory: str | None, *, udp: bool = False, tracing: bool = True) -> bytes:
+    """The program for this machine, with UDP sockets and ptrace or without.
 
     From the cache when a private one of this version is there (saves 50 ms).
     """
@@ -155,12 +160,14 @@ def load_filter(cache_directory: str | None, *, udp: bool = False) -> bytes:
     from pincer_trace import __version__, cache
 
     with open(table.__file__, "rb") as source:
-        key = openssl_sha256(b"%d %d %s %s" % (FORMAT, udp, __version__.encode(), source.read())).hexdigest()
+        key = openssl_sha256(
+            b"%d %d %d %s %s" % (FORMAT, udp, tracing, __version__.encode(), source.read())
+        ).hexdigest()
     if cache_directory is not None:
         kept = cache.read(cache_directory, f"filter-{key}")
         if kept is not None:
             return kept
-    program = compile_filter(sockets=table.SOCKETS_WITH_UDP if udp else table.SOCKETS)
+    program = compile_filter(sockets=table.SOCKETS_WITH_UDP if udp else table.SOCKETS, tracing=tracing)
     if cache_directory is not None:
         cache.write(cache_directory, f"filter-{key}", program)
     return program

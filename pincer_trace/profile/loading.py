@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from pincer_trace.profile.globs import Components
     from pincer_trace.profile.places import Places
+    from pincer_trace.profile.sinks import Sinking
 
     # placeholder or "", the pattern's text and components after it, line of the file
     Pattern = tuple[str, bytes, Components, int]
@@ -38,10 +39,10 @@ if TYPE_CHECKING:
     # (name, upstream, base URL's variable, variables of keys, file), commands, file:line
     Brokered = tuple[tuple[str, str, str, tuple[str, ...], str], tuple[tuple[str, bytes, Components], ...], str]
     # description, settings, rows, [(extends value, the file that says so, digest of the file found)],
-    # digest of settings, rows and brokers, brokers
-    Compiled = tuple[str, Chosen, list[Row], list[tuple[str, str, bytes]], bytes, list[Brokered]]
+    # digest of settings, rows, brokers and sinks, brokers, sinks
+    Compiled = tuple[str, Chosen, list[Row], list[tuple[str, str, bytes]], bytes, list[Brokered], list[Sinking]]
 
-FORMAT = 7
+FORMAT = 8
 PLACEHOLDERS = (
     "workspace", "git_common", "home", "homes", "cache", "config", "data", "tmp", "state", "path_dirs",
     "self", "interpreter", "command",
@@ -97,7 +98,7 @@ def load(
         entry = source.compile_profile(path, content, places)
         if cache_directory and use_cache:
             Cache(cache_directory).put(path, content, entry)
-    description, settings, rows, dependencies, policy, brokered = entry
+    description, settings, rows, dependencies, policy, brokered, sinkings = entry
     files = [path, *(find(value, places, referrer) for value, referrer, _ in dependencies)]
     expansions = _expansions(places)
     rules: list[Rule] = []
@@ -108,6 +109,10 @@ def load(
         names, _, verdict, _, _, _, _, commands, protection = row
         if commands and protection and verdict == ALLOW and effects.READ in names:
             logins += [rule.pattern for rule in rules[before:]]
+    if sinkings:
+        from pincer_trace.profile import sinks
+
+        rules += sinks.rules(sinkings, expansions)
     if overlay:
         rules += _overlay_rules(overlay, places, rules)
     brokers, ports = [], []
@@ -135,6 +140,7 @@ def load(
         logins=tuple(dict.fromkeys(logins)),
         repository=places.git_common_dir or b"",
         brokers=tuple(brokers),
+        sinks=tuple(dict.fromkeys(rule.sink for rule in rules if rule.sink is not None)),
     )
 
 
@@ -440,14 +446,15 @@ def _option_path(value: str, places: Places, option: str) -> bytes:
     return os.path.realpath(os.path.join(places.cwd, os.fsencode(value)))
 
 
-def digest_of_rows(settings: Chosen, rows: list[Row], brokers: list[Brokered]) -> bytes:
+def digest_of_rows(settings: Chosen, rows: list[Row], brokers: list[Brokered], sinkings: list[Sinking]) -> bytes:
     """SHA-256 over what decides, in order; file names, lines and comments are not in it."""
     told = []
     for names, patterns, verdict, reason, _, when, exes, commands, protection in rows:
         globs_of = [[(name, text) for name, text, _, _ in group] for group in (patterns, exes, commands)]
         told.append((names, globs_of, verdict, reason, when, protection))
     kept = [(values, commands) for values, commands, _ in brokers]
-    return openssl_sha256(repr((FORMAT, settings, told, kept)).encode("utf-8", "surrogateescape")).digest()
+    used = [sinking[:-1] for sinking in sinkings]
+    return openssl_sha256(repr((FORMAT, settings, told, kept, used)).encode("utf-8", "surrogateescape")).digest()
 
 
 def _digest(

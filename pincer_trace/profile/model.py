@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pincer_trace.profile.brokers import Broker
     from pincer_trace.profile.globs import Components
     from pincer_trace.profile.show import Explanation
+    from pincer_trace.profile.sinks import Sink
 
 ALLOW = "allow"
 VIEW = "view"  # of a read: what is read is a view, with handles where the secrets are
@@ -45,6 +46,7 @@ OWN_ABOVE = "own-above"
 GIT_CONFIG = "git-config"
 GIT_INERT, GIT_ACTIVE = "git-inert", "git-active"
 BOUND = "bound"
+SINK = "sink"  # not written in a rule: a `[[sink]]` gives it
 CONDITIONS = (ALWAYS, OWN, OWN_ANCHOR, OWN_ABOVE, GIT_CONFIG, GIT_INERT, GIT_ACTIVE, BOUND)
 
 NOTHING_ALLOWS = "no rule allows it"
@@ -94,6 +96,10 @@ class Facts:
         """Was this very socket bound to its name in this session, by the tree?"""
         return False
 
+    def is_sink(self, sink: Sink) -> bool:
+        """Is the calling process started as `sink` says, with nothing but trusted code in it, and out of reach?"""
+        return False
+
     def executable(self) -> bytes:
         """The real path of the executable that the calling process runs; a label, not a boundary."""
         return b""
@@ -132,6 +138,9 @@ class EveryFact(Facts):
     def bound_by_tree(self) -> bool:
         return True
 
+    def is_sink(self, sink: Sink) -> bool:
+        return True
+
 
 class Rule:
     """One rule for one pattern. Immutable by convention.
@@ -152,6 +161,7 @@ class Rule:
         "pattern",
         "rank",
         "reason",
+        "sink",
         "source",
         "tier",
         "verdict",
@@ -171,6 +181,7 @@ class Rule:
         exe_components: Components | None = None,
         tier: int = GRANT,
         rank: int = 0,
+        sink: Sink | None = None,
     ) -> None:
         self.effects = effects
         self.pattern = pattern
@@ -183,6 +194,7 @@ class Rule:
         self.exe_components = exe_components
         self.tier = tier
         self.rank = rank
+        self.sink = sink
         self.below = b"/"
         self.anchor = -1
         if when:
@@ -249,8 +261,8 @@ class Profile:
     """A loaded profile.
 
     `rules` are in order (files extended first, then the file, options, built in); `logins` are patterns of secrets that
-    the started agent itself may read; `repository` is that of the work tree, if it has one; `brokers` those that this
-    command has.
+    the started agent itself may read; `repository` is that of the work tree, if it has one; `brokers` and
+    `sinks` those that this command has.
     """
 
     __slots__ = (
@@ -265,6 +277,7 @@ class Profile:
         "repository",
         "rules",
         "settings",
+        "sinks",
     )
 
     def __init__(
@@ -279,6 +292,7 @@ class Profile:
         logins: tuple[bytes, ...] = (),
         repository: bytes = b"",
         brokers: tuple[Broker, ...] = (),
+        sinks: tuple[Sink, ...] = (),
     ) -> None:
         self.name = name
         self.rules = rules
@@ -289,6 +303,7 @@ class Profile:
         self.logins = logins
         self.repository = repository
         self.brokers = brokers
+        self.sinks = sinks
         for index, rule in enumerate(rules):
             rule.rank = rule.tier * 1_000_000 + index
         self._automaton = Automaton(rules)
@@ -306,7 +321,7 @@ class Profile:
             rules = _deciding(state, effect)
         blocked = ""
         lifted = False
-        most: Rule | None = None  # the protection that lets a view pass, and no more
+        most: Rule | None = None  # what lets a view pass and no more, or the content to a sink alone: it decides then
         for rule in rules:
             if lifted and rule.tier:  # lifted: on to the grants
                 continue
@@ -331,6 +346,9 @@ class Profile:
                     if when == GIT_ACTIVE and not reason:
                         continue
                     blocked = reason or blocked
+                elif when == SINK:
+                    if rule.sink is None or not facts.is_sink(rule.sink):
+                        continue
                 elif when == BOUND:
                     if not facts.bound_by_tree():
                         continue
@@ -338,7 +356,7 @@ class Profile:
                     continue
             if rule.tier == PROTECTION and rule.verdict in {ALLOW, VIEW}:
                 lifted = True
-                most = rule if rule.verdict == VIEW else None
+                most = rule if rule.verdict == VIEW or when == SINK else None
                 continue
             if blocked and rule.verdict != ALLOW:
                 return Decision(rule.verdict, rule, f"{rule.reason} ({blocked})")

@@ -26,6 +26,8 @@ _KEYS: dict[object, dict[str, str]] = {
         "rule": "The rules, in order.",
         "pass_env": "Credentials in the environment that the command gets.",
         "broker": "Keys that the command uses and never holds.",
+        "sink": "Programs that may read secrets, since they are started so that they show none. While there is one, "
+        "nobody in the run traces processes or reads their memory.",
     },
     source.SettingsTable: {
         "floor": "What the kernel refuses to the command by itself, whatever we do.",
@@ -55,6 +57,15 @@ _KEYS: dict[object, dict[str, str]] = {
         "variables": "The variables that hold the key for us, and a handle for the command.",
         "file": "A file that holds the key of the first variable where that is not set.",
         "command": "Only in runs that were started with these executables.",
+    },
+    source.SinkTable: {
+        "name": "One of the same name replaces it in a file that extends this one.",
+        "exe": "Patterns of its executable, which nothing in the run may be able to change.",
+        "paths": "Patterns of the secrets that it reads; without any there is no such sink.",
+        "operands": "Regular expressions, each for one argument behind the options: exactly these.",
+        "reason": "Why, for whom it concerns: it is recorded and shown.",
+        "options": "Regular expressions for what may stand in front, in any order: a word that begins with `-`, or "
+        "with a space between, such a word and its value.",
     },
 }
 _WHEN = {
@@ -171,6 +182,7 @@ def _titles() -> dict[type[msgspec.Struct], str]:
         source.RuleTable: "`[[rule]]`",
         source.PassEnvTable: "`[[pass_env]]`",
         source.BrokerTable: "`[[broker]]`",
+        source.SinkTable: "`[[sink]]`",
     }
 
 

@@ -177,6 +177,8 @@ def describe(profile: Profile) -> str:
         f"udp     {profile.settings.udp}",
         *([f"passes  {paths.display(', '.join(profile.settings.pass_env))}"] if profile.settings.pass_env else []),
     ]
+    if profile.sinks:
+        out.append(f"sinks   {', '.join(sink.name for sink in profile.sinks)}; nobody traces processes or reads memory")
     for broker in profile.brokers:
         out.append(f"keeps   {paths.display(', '.join(broker.variables))} for {broker.upstream} ({broker.source})")
     tier = -1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import tomllib
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from pincer_trace.profile.loading import Brokered, Compiled, Passed, Pattern, Row
     from pincer_trace.profile.places import Places
+    from pincer_trace.profile.sinks import Sinking
 
 
 class RuleTable(msgspec.Struct, forbid_unknown_fields=True):
@@ -61,6 +63,19 @@ class BrokerTable(msgspec.Struct, forbid_unknown_fields=True):
     command: list[str] | None = None
 
 
+class SinkTable(msgspec.Struct, forbid_unknown_fields=True):
+    """One `[[sink]]`: a program that may read secrets, started so that it prints none. One of the same name in a file
+    that extends this one replaces it; without paths there is none.
+    """
+
+    name: Annotated[str, msgspec.Meta(pattern="^[a-z0-9-]{1,32}$")]
+    exe: list[str]
+    paths: list[str]
+    operands: list[str]
+    reason: str
+    options: list[str] = []
+
+
 class SettingsTable(msgspec.Struct, forbid_unknown_fields=True):
     """`[settings]`."""
 
@@ -80,9 +95,10 @@ class ProfileFile(msgspec.Struct, forbid_unknown_fields=True):
     rule: list[RuleTable] = []
     pass_env: list[PassEnvTable] = []
     broker: list[BrokerTable] = []
+    sink: list[SinkTable] = []
 
 
-_TABLES = {"rule": RuleTable, "pass_env": PassEnvTable, "broker": BrokerTable}
+_TABLES = {"rule": RuleTable, "pass_env": PassEnvTable, "broker": BrokerTable, "sink": SinkTable}
 _STRUCTS = {**_TABLES, "settings": SettingsTable, "": ProfileFile}
 
 
@@ -100,8 +116,9 @@ def compile_profile(path: str, content: bytes, places: Places) -> Compiled:
     settings = (floor, hold, udp, mode, tuple(reading.passed))
     rows = reading.rows if mode != model.OBSERVE else _asking(reading.rows)
     brokers = [broker for broker in reading.brokers.values() if broker[0][3]]
-    digest = loading.digest_of_rows(settings, rows, brokers)
-    return reading.description, settings, rows, reading.dependencies, digest, brokers
+    sinks = [sinking for sinking in reading.sinks.values() if sinking[2]]
+    digest = loading.digest_of_rows(settings, rows, brokers, sinks)
+    return reading.description, settings, rows, reading.dependencies, digest, brokers, sinks
 
 
 def _asking(rows: list[Row]) -> list[Row]:
@@ -121,6 +138,7 @@ class _Reading:
         self.rows: list[Row] = []
         self.passed: list[Passed] = []
         self.brokers: dict[str, Brokered] = {}
+        self.sinks: dict[str, Sinking] = {}
         self.dependencies: list[tuple[str, str, bytes]] = []
 
     def read(self, path: str, content: bytes, above: tuple[str, ...]) -> None:
@@ -144,6 +162,7 @@ class _Reading:
         self.rows += [_row(path, lines, index, rule) for index, rule in enumerate(parsed.rule)]
         self.passed += [_passed(path, lines, index, table) for index, table in enumerate(parsed.pass_env)]
         self.brokers |= {table.name: _broker(path, lines, index, table) for index, table in enumerate(parsed.broker)}
+        self.sinks |= {table.name: _sink(path, lines, index, table) for index, table in enumerate(parsed.sink)}
 
     def _follow(self, path: str, key: str, value: str, lines: Lines, above: tuple[str, ...]) -> tuple[str, bytes]:
         where = f"{loading.label(path)}:{lines.of_key(key)}"
@@ -318,6 +337,35 @@ def _broker(path: str, lines: Lines, index: int, table: BrokerTable) -> Brokered
     source = f"{loading.label(path)}:{lines.of_table('broker', index)}"
     commands = _commands(table.command, wrong)
     return (table.name, table.upstream, table.base_url, tuple(table.variables), table.file), commands, source
+
+
+def _sink(path: str, lines: Lines, index: int, table: SinkTable) -> Sinking:
+    def wrong(key: str, message: str) -> UserError:
+        return _wrong_in(path, lines, "sink", index, key, message)
+
+    for key, values in (("options", table.options), ("operands", table.operands)):
+        for value in values:
+            for part in value.split(" ", 1) if key == "options" else (value,):
+                try:
+                    re.compile(part.encode())
+                except re.error as error:
+                    raise wrong(key, f"'{display(value)}': {error}") from None
+            if key == "options" and not value.startswith(("-", "\\-")):
+                raise wrong(key, f"'{display(value)}': an option begins with '-'")
+    if not table.reason.strip():
+        raise wrong("reason", "empty")
+    if not table.exe:
+        raise wrong("exe", "an empty list")
+    patterns: dict[str, list[tuple[str, bytes, globs.Components]]] = {"exe": [], "paths": []}
+    for key, found in patterns.items():
+        for value in getattr(table, key):
+            try:
+                found += compile_pattern(value)
+            except globs.GlobError as error:
+                raise wrong(key, f"'{display(value)}': {error}") from None
+    source = f"{loading.label(path)}:{lines.of_table('sink', index)}"
+    parts = table.name, tuple(table.options), tuple(table.operands)
+    return parts, tuple(patterns["exe"]), tuple(patterns["paths"]), table.reason, source
 
 
 def _wrong_in(path: str, lines: Lines, table: str, index: int, key: str, message: str) -> UserError:

@@ -26,6 +26,8 @@ def question(asked: tuple[str, ...]) -> str:
             return "whether its content makes git run a program"
         case (facts.BOUND,):
             return "whether the run bound this socket"
+        case (facts.SINK, name):
+            return f"whether it runs as the sink {paths.display(name, 100)}"
         case (facts.EXE | facts.TRUSTED_EXE,):
             return "which program it is"
     return asked[0]
@@ -51,6 +53,8 @@ def fact(row: object) -> str:
             return f"its content could make git run a program: {paths.display(raw(danger), 600)}"
         case [facts.BOUND, bool(answer)]:
             return f"the run {'bound' if answer else 'did not bind'} this socket"
+        case [facts.SINK, str(name), bool(answer)]:
+            return f"it {'runs' if answer else 'does not run'} as the sink {paths.display(name, 100)}"
         case [facts.EXE, str(program)]:
             return f"the program is {_name(program)}"
         case [facts.TRUSTED_EXE, ""]:

@@ -15,6 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from pincer_trace.profile.sinks import Sink
+
     Answer = bool | str | frozenset[str] | bytes | None
     Question = tuple[str, ...]
     Row = list[object]
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 OWN, OWN_DIRECTORY, GIT_CONFIG, GIT_DANGER = "own", "own-directory", "git-config", "git-danger"
 BOUND = "bound"
+SINK = "sink"
 EXE, TRUSTED_EXE = "exe", "trusted-exe"
 ABOUT, ALSO = "about", "also"
 
@@ -65,6 +68,9 @@ class Recording(Facts):
 
     def bound_by_tree(self) -> bool:
         return self._ask((BOUND,), self._facts.bound_by_tree)  # type: ignore[return-value]
+
+    def is_sink(self, sink: Sink) -> bool:
+        return self._ask((SINK, sink.name), lambda: self._facts.is_sink(sink))  # type: ignore[return-value]
 
     def executable(self) -> bytes:
         return self._ask((EXE,), self._facts.executable)  # type: ignore[return-value]
@@ -140,7 +146,7 @@ class Recorded(Facts):
     (`is_closed`). `assumed` are answers for what is unknown.
     """
 
-    __slots__ = ("_assumed", "_directories", "_executable", "_is_closed", "_own", "_single", "also")
+    __slots__ = ("_assumed", "_directories", "_executable", "_is_closed", "_own", "_single", "_sinks", "also")
 
     def __init__(
         self,
@@ -157,6 +163,7 @@ class Recorded(Facts):
         self._own: list[tuple[bytes, object]] = []
         self._directories: dict[bytes, list[tuple[bytes, object]]] = {}
         self._single: dict[str, object] = {}
+        self._sinks: dict[str, bool] = {}
         self.also: tuple[bytes, ...] = ()
         wanted = None if about is None else [about[0], _text(about[1])]
         current: object = None
@@ -170,6 +177,8 @@ class Recorded(Facts):
                     self._own.append((_raw(below), answer))
                 case [str(word), str(folder), str(below), bool(answer)] if word == OWN_DIRECTORY and current == wanted:
                     self._directories.setdefault(_raw(folder), []).append((_raw(below), answer))
+                case [str(word), str(name), bool(answer)] if word == SINK and current == wanted:
+                    self._sinks[name] = answer
                 case [str(word), answer, *_] if (
                     word in (GIT_CONFIG, GIT_DANGER, BOUND, EXE, TRUSTED_EXE) and current == wanted
                 ):
@@ -203,6 +212,14 @@ class Recorded(Facts):
         if isinstance(answer, bool):
             return answer
         raise Unknown((BOUND,), (True, False))
+
+    def is_sink(self, sink: Sink) -> bool:
+        question = SINK, sink.name
+        if sink.name in self._sinks:
+            return self._sinks[sink.name]
+        if question in self._assumed:
+            return bool(self._assumed[question])
+        raise Unknown(question, (True, False))
 
     def executable(self) -> bytes:
         return self._executable if self._executable is not None else self._program(EXE)

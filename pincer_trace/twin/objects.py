@@ -14,6 +14,7 @@ from pincer_trace.effects import READ, RENAME, WRITE
 from pincer_trace.gateway.aliases import TooMany
 from pincer_trace.gateway.repositories import Entry, Repositories, arriving_content
 from pincer_trace.gateway.resolve import join, live_name, look
+from pincer_trace.gateway.sinks import is_sink
 from pincer_trace.kernel import libc
 from pincer_trace.paths import display
 from pincer_trace.profile import ALLOW, CONFIRM, DENY, Decision, Facts
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from pincer_trace.gateway.request import Claim
     from pincer_trace.gateway.tasks import Task
     from pincer_trace.profile import Profile
+    from pincer_trace.profile.sinks import Sink
     from pincer_trace.twin.artifact import Keys, OwnKeys
     from pincer_trace.twin.facts import Row
     from pincer_trace.twin.target import Target
@@ -45,7 +47,7 @@ class EffectFacts(Facts):
 
     __slots__ = (
         "_danger", "_effect", "_executable", "_looked", "_profile", "_provenance", "_repositories", "_target",
-        "_witness",
+        "_task", "_witness",
     )  # fmt: skip
 
     def __init__(
@@ -57,7 +59,9 @@ class EffectFacts(Facts):
         effect: str = "",
         witness: Witness | None = None,
         repositories: Repositories | None = None,
+        task: int = 0,
     ) -> None:
+        self._task = task
         self._danger: str | None = None
         self._looked = False
         self._effect = effect
@@ -179,6 +183,9 @@ class EffectFacts(Facts):
         if target.descriptor >= 0:
             return self._provenance.has_bound(target.descriptor)
         return self._provenance.has_ports(target.listeners) or self._provenance.bound_abstract(target.path) != 0
+
+    def is_sink(self, sink: Sink) -> bool:
+        return self._task > 0 and is_sink(self._task, sink, self._profile.is_closed)
 
     def executable(self) -> bytes:
         return self._executable
@@ -303,6 +310,7 @@ class ObjectEvaluator(Evaluator):
             effect,
             witness,
             self._repositories,
+            task.tid if task is not None else 0,
         )
 
     def _recording(self, task: Task, effect: str, target: Target, witness: Witness | None) -> Recording:

@@ -211,6 +211,17 @@ def test_p61_every_ioctl_of_a_file_system(program: list[bpf.Instruction]) -> Non
         assert bpf.run(program, bpf.data(number, arch, [3, command])) == bpf.ALLOW, hex(command)
 
 
+def test_p46_without_tracing_nobody_traces(program: list[bpf.Instruction]) -> None:
+    """As in a run that has sinks: whatever the request, while nothing else differs."""
+    closed = bpf.decode(compiler.compile_filter(tracing=False))
+    arch, rows = table.AUDIT_ARCH[table.machine()], table.load()
+    for number in (*range(480), 0x40000000):
+        for word in (0, 16, 0x4206, 2**64 - 1):
+            data = bpf.data(number, arch, [word] * 6)
+            traces = number in rows and rows[number].name == "ptrace"
+            assert bpf.run(closed, data) == (bpf.ERRNO | errno.EPERM if traces else bpf.run(program, data)), number
+
+
 @pytest.mark.parametrize("udp", [False, True])
 def test_p71_every_kind_of_socket(program: list[bpf.Instruction], with_udp: list[bpf.Instruction], udp: bool) -> None:
     """Families, types with their flags, and protocols, with noise in the high halves: only what the table has."""

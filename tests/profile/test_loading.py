@@ -15,6 +15,12 @@ from pincer_trace.profile.show import available, describe
 RULE = '[[rule]]\neffects = ["read"]\npaths = ["/a/**"]\nverdict = "allow"\nreason = "because"\n'
 PASS = '[[pass_env]]\nnames = ["X"]\nreason = "because"\n'
 
+BROKER = '[[broker]]\nname = "n"\nupstream = "https://a.example"\nbase_url = "URL"\nvariables = ["KEY"]\n'
+SINK = (
+    '[[sink]]\nname = "n"\nexe = ["/bin/x"]\noptions = ["-p [0-9]+"]\noperands = ["host"]\npaths = ["/s/*"]\n'
+    'reason = "because"\n'
+)
+
 
 @pytest.mark.parametrize(
     ("text", "line", "words"),
@@ -71,6 +77,17 @@ PASS = '[[pass_env]]\nnames = ["X"]\nreason = "because"\n'
         (PASS.replace("X", "*_KEY"), 2, "pass_env 1: key 'names': '*_KEY' is no name of a variable"),
         (PASS + 'command = ["a/b"]\n', 4, "pass_env 1: key 'command': 'a/b': a path starts with"),
         (PASS + "command = []\n", 4, "pass_env 1: key 'command': an empty list"),
+        (BROKER.replace("https:", "http:"), 3, "broker 1: key 'upstream': http only to this machine"),
+        (BROKER.replace("https:", "ftp:"), 3, "broker 1: key 'upstream': 'ftp://a.example': neither https:// nor"),
+        (BROKER.replace('["KEY"]', '["A=B"]'), 5, "broker 1: key 'variables': 'A=B' is no name of a variable"),
+        (BROKER.replace('["KEY"]', '["URL"]'), 4, "broker 1: key 'base_url': it holds no key"),
+        (BROKER + 'file = "key"\n', 6, "broker 1: key 'file': an absolute path"),
+        (BROKER.replace("upstream", "upstraem"), 3, "broker 1: key 'upstraem' is not known; did you mean 'upstream'?"),
+        (SINK.replace("-p [0-9]+", "p"), 4, "sink 1: key 'options': 'p': an option begins with '-'"),
+        (SINK.replace("[0-9]+", "[0-9"), 4, "sink 1: key 'options': '-p [0-9': unterminated character set"),
+        (SINK.replace('["host"]', '["("]'), 5, "sink 1: key 'operands': '(': missing )"),
+        (SINK.replace('["/bin/x"]', "[]"), 3, "sink 1: key 'exe': an empty list"),
+        (SINK.replace('"/s/*"', '"s"'), 6, "sink 1: key 'paths': 's': a path starts with"),
         ("a = 1\na = 2\n", 2, "not TOML"),
         ("\n\na = \n", 3, "not TOML"),
         ("a = 'x", 1, "not TOML"),
@@ -278,3 +295,35 @@ def test_a_cache_that_others_may_have_written_is_not_read(places, write, tmp_pat
         entry.symlink_to(tmp_path / "moved")
     assert "tomllib" in run(path, cache)[2]
     assert load(path, places, cache_directory=str(cache)).digest == good
+
+
+class _AsSink(Facts):
+    """A process that is whatever sink is asked about, of that program."""
+
+    def __init__(self, program: bytes) -> None:
+        self._program = program
+
+    def is_sink(self, sink) -> bool:
+        return sink.name == "n"
+
+    def executable(self) -> bytes:
+        return self._program
+
+
+def test_a_sink_reads_what_is_protected_and_nobody_reads_memory(places, write):
+    """Only the program that it names, which is told by the decision; without one, memory is as it was."""
+    closed = RULE.replace("/a/**", "/s/*").replace('"allow"', '"deny"') + "protection = true\n"
+    open_ = RULE.replace("/a/**", "/**")
+    profile = load(write(open_ + closed + SINK), places)
+    decision = profile.judge("read", b"/s/key", _AsSink(b"/bin/x"))
+    assert decision.verdict == ALLOW and decision.rule is not None and decision.rule.sink is not None
+    assert profile.judge("read", b"/s/key", _AsSink(b"/bin/y")).verdict == DENY
+    assert profile.judge("read", b"/s/key", Facts()).verdict == DENY
+    assert profile.judge("write", b"/s/key", _AsSink(b"/bin/x")).verdict == DENY
+    assert profile.judge("read", b"/s/more/key", _AsSink(b"/bin/x")).verdict == ALLOW  # by the grant, as for all
+    assert profile.settled("read", b"/s/key") is None  # so that no cache answers it
+    for memory in (b"/proc/7/mem", b"/proc/7/task/8/mem"):
+        assert profile.judge("read", memory, Facts()).verdict == DENY
+        assert load(write(open_ + closed), places).judge("read", memory, Facts()).verdict == ALLOW
+    gone = load(write(open_ + closed + SINK + SINK.replace('["/s/*"]', "[]")), places)
+    assert gone.sinks == () and gone.judge("read", b"/s/key", _AsSink(b"/bin/x")).verdict == DENY

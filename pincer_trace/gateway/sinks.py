@@ -1,0 +1,80 @@
+"""Whether a process is a sink: looked at when it opens a secret, in /proc, where only itself could have changed it.
+
+While a profile has sinks, nobody in the run traces anybody (`kernel/filter.py`) and no memory of a process is opened
+(a built-in rule), so what it was started with is what runs, and what it reads stays in it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from pincer_trace.kernel import procfs
+from pincer_trace.profile.sinks import misleading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pincer_trace.profile.sinks import Sink
+
+_CHUNK = 1 << 16
+_MOST = 1 << 20  # bytes of arguments, of an environment, of a list of mappings
+_KERNELS = (b"[vdso]", b"[vsyscall]")
+
+
+def is_sink(tid: int, sink: Sink, is_closed: Callable[[bytes], bool]) -> bool:
+    """Whether task `tid` runs what `sink` describes. `is_closed`: nothing in this run could have changed that file."""
+    try:
+        return (
+            sink.fits(_list(tid, b"cmdline")[1:])
+            and not misleading(_list(tid, b"environ"))
+            and _runs_only(_whole(tid, b"maps"), is_closed)
+            and _is_left_alone(tid)
+        )
+    except (OSError, ValueError, KeyError):
+        return False  # what cannot be seen is none
+
+
+def _runs_only(maps: bytes, is_closed: Callable[[bytes], bool]) -> bool:
+    """Whether all that can be executed in it comes from files that nothing in this run could have changed."""
+    files = set()
+    for line in maps.splitlines():
+        fields = line.split(None, 5)
+        if b"x" in fields[1]:
+            files.add(fields[5] if len(fields) > 5 else b"")
+    files.difference_update(_KERNELS)
+    return bool(files) and all(file.startswith(b"/") and is_closed(file) for file in files)
+
+
+def _is_left_alone(tid: int) -> bool:
+    """Nobody traces it, and no filter of the program's own answers its calls beside ours."""
+    status = _fields(tid)
+    filters, own = (int(each[b"Seccomp_filters"]) for each in (status, _fields(os.getpid())))
+    return int(status[b"TracerPid"]) == 0 and filters == own + 1
+
+
+def _fields(tid: int) -> dict[bytes, bytes]:
+    pairs = (line.partition(b":") for line in procfs.read(f"/proc/{tid}/status").splitlines())
+    return {name: value for name, _, value in pairs}
+
+
+def _list(tid: int, name: bytes) -> list[bytes]:
+    """Words that each end with a zero byte. Raises ValueError where that is not so: somebody wrote over them."""
+    data = _whole(tid, name)
+    if data and not data.endswith(b"\0"):
+        raise ValueError(name)
+    return data.split(b"\0")[:-1]
+
+
+def _whole(tid: int, name: bytes) -> bytes:
+    """All of a file of /proc, which comes in pieces. Raises OSError, ValueError for one that is too large."""
+    descriptor = os.open(b"/proc/%d/%b" % (tid, name), os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = b""
+        while piece := os.read(descriptor, _CHUNK):
+            data += piece
+            if len(data) > _MOST:
+                raise ValueError(name)
+        return data
+    finally:
+        os.close(descriptor)
