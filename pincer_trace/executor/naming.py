@@ -41,6 +41,17 @@ _EARLY = 250  # milliseconds in which a connection that nobody waits for may sti
 _BY_RULES = frozenset((codes.POLICY_DENY, codes.NOBODY_TO_ASK))
 
 
+class _Place:
+    """Where a name leads; and the judgement that permits that address by itself, or refuses it, if there is one."""
+
+    __slots__ = ("host", "permission", "refusal")
+
+    def __init__(self, host: bytes, *, permission: Judgement | None = None, refusal: Judgement | None = None) -> None:
+        self.host = host
+        self.permission = permission
+        self.refusal = refusal
+
+
 class Naming:
     """What the receiving thread does with a connection to an address of the session's own."""
 
@@ -61,7 +72,7 @@ class Naming:
         found = self._look_up(name)
         if found is None:
             raise Asked(None)  # served again when that is known
-        places = self._places(call, name, found, port) if found.addresses else []
+        places = self._places(call, name, found, port)
         return self._perform(call, target, judgement, places, found)
 
     def _look_up(self, name: bytes) -> Found | None:
@@ -73,53 +84,50 @@ class Naming:
 
     # -- where a name leads ----------------------------------------------------------------------------------
 
-    def _places(self, call: Connection, name: bytes, found: Found, port: int) -> list[bytes]:
-        """The addresses that this socket can and may be connected to, in their order. Raises Denied, Asked."""
+    def _places(self, call: Connection, name: bytes, found: Found, port: int) -> list[_Place]:
+        """Where this socket can and may be connected to, in their order. Raises Denied, Asked."""
         own = call.socket
         families = [own.family] if own.family == table.AF_INET or not own.takes_ipv4() else [own.family, table.AF_INET]
         fit = [each for family in families for each in found.addresses if _FAMILIES[len(each)] == family]
-        judged = [(each, self._judge(call, name, each, port)) for each in fit]
-        usable = [each for each, refusal in judged if refusal is None]
-        if usable:
-            return usable
-        for each, refusal in judged:
-            if refusal is not None:
-                self._c.authority.insist(call.task, CONNECT, refusal.target, refusal)
-            return [each]
-        return []
+        places = [self._place(call, name, each, port) for each in fit]
+        usable = [place for place in places if place.refusal is None]
+        if not usable and places and (refusal := places[0].refusal) is not None:
+            self._c.authority.insist(call.task, CONNECT, refusal.target, refusal)
+        return usable
 
-    def _judge(self, call: Connection, name: bytes, host: bytes, port: int) -> Judgement | None:
-        """None where an allowed name may lead there; else what stands against it."""
+    def _place(self, call: Connection, name: bytes, host: bytes, port: int) -> _Place:
+        """The address, and what is to be said of an allowed name that leads there."""
         target = Target(peers.host_peer(host, port))
         if peers.is_loopback(host):
             target.listeners = tuple(sockdiag.tcp_listeners(host, port))
         authority = self._c.authority
         judgement = authority.judge(call.task, CONNECT, target)
         if authority.permits(judgement):
-            return None
+            return _Place(host, permission=judgement)
         rule = judgement.rule
         about_it = judgement.code not in _BY_RULES or (rule is not None and not addresses.is_any(rule.pattern))
         if inet.is_far(host) and not about_it:
-            return None
+            return _Place(host)
         judgement.reason = f"{name.decode()} leads there: {judgement.reason}"
-        return judgement
+        return _Place(host, refusal=judgement)
 
     # -- performing ------------------------------------------------------------------------------------------
 
     def _perform(
-        self, call: Connection, target: Target, judgement: Judgement, places: list[bytes], found: Found
+        self, call: Connection, target: Target, judgement: Judgement, places: list[_Place], found: Found
     ) -> object:
         """In the background, to the first that answers; the caller's socket is connected to one only."""
         c, task = self._c, call.task
         _, _, port = target.path.rpartition(b":")
-        tries = [peers.inet_address(call.socket.family, place, int(port)) for place in places]
+        tries = [peers.inet_address(call.socket.family, place.host, int(port)) for place in places]
         wanted = c.identity.credentials(task)
         ids: tuple[Argument, ...] = wanted.effective if wanted is not None else ()
         arguments = (call.address, call.socket.inode, call.socket.kind, *ids, *tries)
-        extra: dict[str, object] = {"addresses": [inet.written(place) for place in places]}
+        extra: dict[str, object] = {"addresses": [inet.written(place.host) for place in places]}
         if not tries:
             extra = {"missing": found.missing or "it has no address that this socket could be connected to"}
-        sequence = commit(c, task, CONNECT, target, judgement, arguments=arguments, extra=extra)
+        judged = [judgement, *(place.permission for place in places if place.permission is not None)]
+        sequence = commit(c, task, CONNECT, target, judged, arguments=arguments, extra=extra)
         with Outcome(c, sequence) as outcome:
             if not tries:
                 raise OSError(errno.ENETUNREACH if found.addresses else errno.EHOSTUNREACH, target.path)

@@ -32,14 +32,14 @@ ZONE = {
     "multi.test": ["203.0.113.9", OTHER, PUBLIC],
     "rebind.test": list(NEAR),
     "mixed.test": ["10.0.0.5", PUBLIC],
-    "lan.test": ["10.0.0.5"],
+    "near.test": ["10.9.9.9"],
     "closed.test": [OTHER],
     "self.test": ["127.224.0.16", "fd70:696e:6365:7200::10"],
     "zero.test": ["0.0.0.0", "::"],
     "other.test": [PUBLIC],
     "x.search.test": [PUBLIC],
 }
-SERVERS = [(address, 80) for address in (PUBLIC, SIX, *NEAR)]
+SERVERS = [(address, 80) for address in (PUBLIC, SIX, "10.9.9.9", *NEAR)]
 
 REACH = """
 import select, socket
@@ -57,7 +57,7 @@ def reach(name, family=2, later=False, port=80, only=False):
         if only: s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         return connect(s, address)
 """
-ALLOWED = "{api,six,both,multi,rebind,mixed,none,closed,self,zero,x}.test:80,*.wild.test:80"
+ALLOWED = "{api,six,both,multi,rebind,mixed,none,closed,self,zero,near,x}.test:80,*.wild.test:80,10.9.9.9:80"
 
 
 def test_p83_a_name_is_judged_and_leads_only_where_it_may(runner: support.Runner) -> None:
@@ -74,7 +74,7 @@ for later in (False, True):
         for family in (2, 10): note(f"{name} {family} {later}", reach(name, family, later))
     for name in ("rebind.test", "closed.test", "other.test", "api.test.evil.test", "wild.test", "127.0.0.1", "93.184.216.34", "10.0.0.5"): note(f"{name} {later}", reach(name, later=later))
 note("only", reach("api.test", 10, only=True)); note("mixed", reach("mixed.test")); note("port", reach("api.test", port=81))
-note("search", reach("x.test"))
+note("search", reach("x.test")); note("near", reach("near.test"))
 told = socket.getaddrinfo("api.test", 80, 2, socket.SOCK_STREAM)[0][4]
 with socket.socket() as s: note("before", connect(s, told)); note("peer", s.getpeername()[0])
 if os.fork() == 0:
@@ -109,12 +109,12 @@ report()
             assert found.pop(f"{name} {later}") == "EACCES", name
         assert {found.pop(f"{address} {later}") for address in ("127.0.0.1", PUBLIC, "10.0.0.5")} == {"EACCES"}
     assert found == {
-        "only": "ENETUNREACH", "mixed": PUBLIC, "port": "EACCES", "search": "EHOSTUNREACH", "before": PUBLIC, "peer": PUBLIC,
+        "only": "ENETUNREACH", "mixed": PUBLIC, "port": "EACCES", "search": "EHOSTUNREACH", "near": "10.9.9.9", "before": PUBLIC, "peer": PUBLIC,
         "another process": 0, "nobody's": "ECONNREFUSED", "the first": "ECONNREFUSED", "the resolver's": "ECONNREFUSED",
         "six": "ECONNREFUSED", "bind": "EADDRNOTAVAIL", "mapped": "EADDRNOTAVAIL", "bind 6": "EADDRNOTAVAIL",
         "bind fd": "EADDRNOTAVAIL", "other family": "EAFNOSUPPORT", "own": "ok", "sendto": "EPIPE", "fast open": "ENOTSUP",
     }  # fmt: skip
-    assert internet.saw("connected") == {f"{PUBLIC} 80", f"{SIX} 80"}
+    assert internet.saw("connected") == {f"{PUBLIC} 80", f"{SIX} 80", "10.9.9.9 80"}
     asked = internet.saw("asked")
     assert not asked & {"other.test", "api.test.evil.test", "wild.test"} and not any("search" in name for name in asked)
     refused = {entry["path"] for entry in result.denied()}
