@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import time
 from _queue import SimpleQueue  # `queue` is this and a millisecond of imports
 
 from pincer_trace.kernel import landlock, libc, procfs
@@ -32,9 +33,11 @@ if TYPE_CHECKING:
     Answer = SimpleQueue[tuple[Any, BaseException | None]]
 
 _REGISTERS_ONLY = Continue(Continue.REGISTERS_ONLY)
+_LOOKS = 8
 _MARKS = 512  # the filter has nine bits. core(5)
 NOT_ALONE = "it is completed by the supervisor alone, and the caller has put itself in a Landlock domain"
 _OF_NOBODY = b".pincer-trace-%d" % os.getpid()  # for a moment
+_INTERVAL = 2.0  # seconds between looks whether anybody is in one yet: until then no read takes the fast path
 _CROWD = 32  # domains, from which on those are looked for that nobody is in any more
 
 
@@ -61,6 +64,8 @@ class Domain:
 
     def restrict(self) -> None:
         """Put the calling thread in it, for good. Raises OSError."""
+        if not self.layers:
+            raise OSError(errno.EACCES, "nobody is in that domain any more")
         libc.set_no_new_privileges()
         for layer in self.layers:
             landlock.restrict_thread(layer, self._flags)
@@ -115,6 +120,7 @@ class Domains:
         self._by_mark: dict[int, Domain] = {}
         self._known: dict[int, tuple[Task, Domain | None]] = {}
         self._crowd = _CROWD
+        self._look_again = 0.0
         self._unmarked: int | None = None
 
     def handlers(self) -> dict[str, Handler]:
@@ -124,6 +130,10 @@ class Domains:
     def enter(self, task: Task) -> None:
         """The next call is one of `task`. Raises OSError, or RuntimeError where its domain cannot be told."""
         self.current = None
+        now = time.monotonic()
+        if now > self._look_again:
+            self._look_again = now + _INTERVAL
+            self._forget_dead()
         known = self._known.get(task.tid)
         if known is None or known[0] is not task:
             mark = _mark(task.tid)
@@ -174,6 +184,7 @@ class Domains:
         if self._unmarked is None:
             self._unmarked = _mark(os.getpid())  # as the worker has inherited it
         if not self.any:
+            self._look_again = time.monotonic() + _INTERVAL
             self.any = True
             self.enter(task)
         ruleset = self._tasks.descriptor(task, number)
@@ -194,25 +205,28 @@ class Domains:
             domain.close()
             raise
         self._by_mark[mark] = domain
+        self.any = True
         self._known.clear()
         return _REGISTERS_ONLY
 
     def _free_mark(self) -> int:
         """A mark that nobody has. Raises OSError where there is none."""
         if len(self._by_mark) >= self._crowd:
-            living = set()
-            for pid in procfs.descendants(os.getpid()):
-                try:
-                    living.add(_mark(pid))
-                except (OSError, ValueError):
-                    continue  # it has ended
-            for mark in self._by_mark.keys() - living:
-                self._by_mark.pop(mark).close()
+            self._forget_dead()
             self._crowd = max(_CROWD, 2 * len(self._by_mark))
         for mark in range(_MARKS):
             if mark not in self._by_mark and mark != self._unmarked:
                 return mark
         raise OSError(errno.E2BIG, "domains")
+
+    def _forget_dead(self) -> None:
+        """Domains that nobody is in any more, if that can be told."""
+        living = living_marks()
+        if living is not None:
+            for mark in self._by_mark.keys() - living:
+                self._by_mark.pop(mark).close()
+            self._known.clear()
+            self.any = bool(self._by_mark)
 
     def close(self) -> None:
         """End the threads."""
@@ -232,6 +246,35 @@ def _empties(parent: int, name: bytes) -> None:
 
 def _mark(pid: int) -> int:
     return int(procfs.read(f"/proc/{pid}/coredump_filter"), 16)
+
+
+def living_marks() -> set[int] | None:
+    """The marks of all processes of the machine; None where too many begin for a whole look at them.
+
+    One that is not seen would have the mark of others one day: so no process may begin during the look. And of one
+    whose first thread has ended only the others tell.
+    """
+    for _ in range(_LOOKS):
+        before = procfs.forks()
+        found = set()
+        for name in os.listdir("/proc"):
+            if not name.isdigit():
+                continue
+            try:
+                text = procfs.read(f"/proc/{name}/coredump_filter")
+                tasks = [] if text else os.listdir(f"/proc/{name}/task")
+            except OSError:
+                continue  # it has ended
+            if text:
+                found.add(int(text, 16))
+            for tid in tasks if len(tasks) > 1 else ():
+                try:
+                    found.add(_mark(int(tid)))
+                except (OSError, ValueError):
+                    continue
+        if procfs.forks() == before:
+            return found
+    return None
 
 
 def _set_mark(pid: int, mark: int) -> None:

@@ -80,6 +80,14 @@ def stat(tid: int) -> Stat:
     return Stat(read(f"/proc/{tid}/stat"))
 
 
+def forks() -> int:
+    """How many processes and threads have begun since the machine was started."""
+    for line in read("/proc/stat").split(b"\n"):
+        if line.startswith(b"processes "):
+            return int(line.split()[1])
+    raise OSError(errno.ENOENT, "/proc/stat")
+
+
 def descendants(pid: int) -> list[int]:
     """Every process below `pid`, parents first."""
     below: dict[int, list[int]] = {}
