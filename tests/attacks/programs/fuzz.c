@@ -3,13 +3,14 @@
  * Arguments: a seed, children in all, calls of each, a file with a line "NUMBER SIGNATURE" for each call that may be made
  * (a letter an argument: d a descriptor, p a path, f flags, m a mode, n a size, b a buffer, h an open_how, a an address,
  * * anything), a file with a path a line, and "DEVICE:INODE:r" or ":w" for what no descriptor may be opened on at all, or
- * for writing. Four children at once, each for itself; one that makes no progress is ended. Prints what was opened that
- * must not be, and at the end how many calls were made and how many succeeded. */
+ * for writing. Four children at once, each for itself, some with a thread that changes what the arguments point to; one
+ * that makes no progress is ended. Prints what was opened that must not be, and how many calls were made and succeeded. */
 #define _GNU_SOURCE
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +37,7 @@ static struct { unsigned long made, succeeded, opened; } *tally; /* one a slot, 
 static char *page; /* the last of its mapping: what follows is not there */
 static char *arena, start[ROOM];
 
-static unsigned long state;
+static __thread unsigned long state;
 
 static unsigned long chance(void)
 {
@@ -133,6 +134,20 @@ static unsigned long argument(char letter)
 	}
 }
 
+/* Changes what the calls of the other thread point to, while they are made. */
+static void *scribble(void *seed)
+{
+	state = (unsigned long)seed;
+	for (;;) {
+		char *at = arena + below(10) * ROOM;
+		if (below(2))
+			strcpy(at, paths[below(path_count)]);
+		else
+			((volatile unsigned long *)at)[below(16)] = a_number();
+	}
+	return NULL;
+}
+
 static void watch(int slot, long descriptor)
 {
 	struct stat info;
@@ -160,6 +175,9 @@ static void child(int slot, unsigned long seed, long most)
 	state = seed * 0x9E3779B97F4A7C15 + 1;
 	for (int i = 0; i < 20; i++)
 		chance();
+	pthread_t thread;
+	if (seed % 4 == 0 && pthread_create(&thread, NULL, scribble, (void *)(seed | 1)))
+		_exit(1);
 	for (int i = 0; i < 4; i++) { /* something to be known by its number */
 		open((const char *[]){"a", "d", ".", "/proc/self"}[i], i & 1 ? O_PATH : O_RDONLY);
 		socket(AF_UNIX, i & 1 ? SOCK_STREAM : SOCK_SEQPACKET, 0);
