@@ -39,7 +39,7 @@ def test_every_hazard_has_a_row_once() -> None:
 @pytest.mark.parametrize("number", sorted(ROWS))
 def test_a_row_names_tests_that_exist_or_says_why_not(number: int) -> None:
     named = re.findall(r"test_p\d+", ROWS[number].rpartition("|")[2])
-    assert bool(named) != ("none here" in ROWS[number])
+    assert bool(named) != bool(re.search("none here: .", ROWS[number]))
     assert set(named) <= TESTS
 
 
