@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pincer_trace.testing import Trace, supervise
+from pincer_trace.testing import Trace, launcher, supervise
 
 pytest_plugins = ["pytester"]
 
@@ -130,24 +130,27 @@ def test_p89_who_uses_it_has_no_part_of_the_supervisor_in_the_own_process(
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=2)
 
 
-def test_a_project_that_is_installed_in_place_may_be_changed(pytester: pytest.Pytester) -> None:
-    """Nothing of it is imported by the supervisor, so nothing of it is closed to the command (P81)."""
-    site = pytester.mkdir("site-packages")
-    (site / "project.pth").write_text(f"{pytester.path}\n")
-    (pytester.path / "project.py").write_text("")
-    pytester.makepyfile(
-        f"""
-        import site, sys
-        site.addsitedir({str(site)!r})
-        def test_it(pincer):
-            assert {str(pytester.path)!r} in sys.path
-            trace = pincer.run(["sh", "-c", "echo >> project.py; echo > sitecustomize.py; echo > json.py"])
+def test_p81_a_project_that_is_installed_in_place_may_be_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of it is imported by the supervisor, so nothing of it is closed to the command."""
+    site, project = tmp_path / "site-packages", tmp_path / "project"
+    site.mkdir()
+    project.mkdir()
+    (site / "project.pth").write_text(f"{project}\n")
+    for folder in (site, project):
+        monkeypatch.syspath_prepend(folder)
+    try:
+        for _ in range(2):
+            launcher.close()  # the next one is started with this path, and with what the run before has left
+            script = "echo >> project.py; echo > sitecustomize.py; echo > json.py; echo > pincer_trace.py"
+            trace = supervise(["sh", "-c", script], cwd=project, home=tmp_path / "home", sessions=tmp_path / "sessions")
             trace.assert_exit(0)
             trace.assert_only_writes("*.py")
-            pincer.run(["true"]).assert_exit(0)
-        """
-    )
-    pytester.runpytest_subprocess(*PLUGIN).assert_outcomes(passed=1)
+        trace = supervise(["sh", "-c", f"echo > {site}/x.py"], cwd=tmp_path, sessions=tmp_path / "sessions")
+        trace.assert_denied("create", site / "x.py")  # from there it does import
+    finally:
+        launcher.close()
 
 
 SNAPSHOT = """
