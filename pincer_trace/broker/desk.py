@@ -6,6 +6,7 @@ Imported by a run that has a broker to start; the broker's own process alone imp
 from __future__ import annotations
 
 import os
+import select
 
 from pincer_trace import companion
 from pincer_trace.broker.upstream import Upstream
@@ -137,6 +138,11 @@ class _Opened:
         """Raises OSError."""
 
         def live(control: socket.socket) -> None:
+            poll = select.poll()  # most commands never ask: what relays is imported for the first that does
+            for each in (control, self.listener):
+                poll.register(each, select.POLLIN)
+            if any(ready == control.fileno() for ready, _ in poll.poll()):
+                return
             from pincer_trace.broker import process
 
             process.live(control, self.listener.detach(), self._upstream, self._by_handle)

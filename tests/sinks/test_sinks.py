@@ -16,6 +16,7 @@ import pytest
 import support
 from hazards.programs.p_kit import give
 
+from pincer_trace.profile import Places, load
 from pincer_trace.profile.sinks import Sink, misleading
 
 GIT = Sink(
@@ -34,6 +35,24 @@ GIT = Sink(
 )
 def test_what_is_started_so(words: list[str]) -> None:
     assert GIT.fits([word.encode() for word in words])
+
+
+def test_the_shipped_profile_knows_how_git_starts_them(tmp_path: Path) -> None:
+    """As git does for `git@github.com:a/b.git`, for a port, for a version of the protocol, and for signing."""
+    shipped = {sink.name: sink for sink in load("git-ssh", Places.of(str(tmp_path), os.environ, None)).sinks}
+    ssh, sign, public = shipped["git-ssh"], shipped["ssh-sign"], shipped["ssh-public"]
+    for words in (
+        ["git@github.com", "git-upload-pack 'a/b.git'"],
+        ["-o", "SendEnv=GIT_PROTOCOL", "-p", "2222", "me@host.example", "git-receive-pack '/srv/b.git'"],
+    ):
+        assert ssh.fits([word.encode() for word in words])
+        assert not ssh.fits([b"-v", *(word.encode() for word in words)])
+    for operand in ("git-upload-pack 'a'; id'", "git-upload-archive 'a'", "id", "git-upload-pack a"):
+        assert not ssh.fits([b"git@github.com", operand.encode()])
+    assert sign.fits(b"-Y sign -n git -f /k /tmp/buffer".split())
+    assert not sign.fits(b"-Y sign -n git -f /k".split()) and not sign.fits(b"-Y verify -n git -f /k x".split())
+    assert public.fits(b"-y -f /k".split()) and not public.fits(b"-y -f /k x".split())
+    assert not public.fits(b"-e -f /k".split())
 
 
 @pytest.mark.parametrize(
