@@ -16,6 +16,7 @@ AGENTS = {
         b"**/node_modules/@anthropic-ai/claude-code*/**",
         b"**/share/claude/versions/*",
     ),
+    "codex": (b"**/codex", b"**/node_modules/@openai/codex*/**"),
     "python-agent": tuple(
         b"**/bin/" + name for name in (b"mini", b"mini-e", b"mini-extra", b"mini-swe-agent", b"smolagent", b"webagent")
     ),

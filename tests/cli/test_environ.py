@@ -8,6 +8,7 @@ import pytest
 
 from pincer_trace import environ
 from pincer_trace.profile import Overlay, Places, load
+from pincer_trace.profile.chosen import profile_for
 
 OUT = {
     b"SSH_AUTH_SOCK": b"/tmp/ssh-x/agent.1",
@@ -28,7 +29,7 @@ STAYS = {b"PATH": b"/bin", b"HOME": b"/home/u", b"TERM": b"xterm", b"EMPTY": b""
 def passed(tmp_path):
     def work_out(environment, *allowed: str, confirm: str = "deny", pass_env=(), command=None):
         places = Places.of(str(tmp_path), os.environ, command)
-        profile = load("default", places, overlay=Overlay(allow_connect=allowed))
+        profile = load(profile_for(places.command), places, overlay=Overlay(allow_connect=allowed))
         return environ.for_worker(environment, profile, confirm, pass_env)
 
     return work_out

@@ -85,6 +85,12 @@ class MessagesApi:
         self._thread.join()
         self._server.server_close()
 
+    path = "/v1/messages"
+
+    def stream(self, message: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """One answer, as the API cuts it."""
+        return events(message)
+
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """The assistant message for one request."""
         if request.get("tools"):
@@ -157,7 +163,7 @@ class MessagesApi:
                 if path == "/v1/messages/count_tokens":
                     self.read()
                     return self.reply(200, "application/json", b'{"input_tokens": 1}')
-                if path != "/v1/messages":
+                if path != api.path:
                     return self.refuse()
                 request = json.loads(self.read())
                 api.requests.append(request)
@@ -165,7 +171,7 @@ class MessagesApi:
                 message = api.answer(request)
                 if not request.get("stream"):
                     return self.reply(200, "application/json", json.dumps(message).encode())
-                lines = (f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in events(message))
+                lines = (f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in api.stream(message))
                 return self.reply(200, "text/event-stream", "".join(lines).encode())
 
         return Handler

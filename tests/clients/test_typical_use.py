@@ -20,6 +20,8 @@ import support
 
 sys.path.insert(0, str(Path(__file__).parent))
 from messages_api import MessagesApi, say, tool_results, use
+from responses_api import ResponsesApi, call, outputs
+from responses_api import say as answer
 from test_claude_code import (
     cache,
     claude,  # noqa: F401 - the fixture that installs it
@@ -40,7 +42,7 @@ STEPS = [
     "git add a.txt note.txt && git commit -qm 'from the agent' && git show --stat HEAD | tail -1",
     "npm install --offline --no-audit --no-fund --loglevel=error --no-update-notifier ./pkg",
     "node -e 'console.log(require(\"pkg\"))'",
-    "python3 -m venv --without-pip v && v/bin/python -c 'import tempfile; print(tempfile.mkdtemp())' && rm -rf v",
+    "python3 -m venv --without-pip v && v/bin/python -c 'import tempfile; print(tempfile.mkdtemp())' && find v -delete",
     "for n in 1 2 3; do (sleep 0.1; echo $n > part$n) & done; wait; cat part*; rm part*",
     "find . -name '*.txt' | sort | head -3; grep -rn one . | head -2",
 ]
@@ -64,7 +66,7 @@ def refused(result: support.Result) -> list[str]:
 
 
 @pytest.mark.skipif(bool(support.PREFIX), reason="nothing is refused natively")
-def test_claude_code_in_typical_use(runner: support.Runner, claude: Path) -> None:  # noqa: F811
+def test_claude_code_in_typical_use(runner: support.Runner, real_home: Path, claude: Path) -> None:  # noqa: F811
     tree = linked(runner)
     note = tree / "note.txt"
     turns = [
@@ -188,4 +190,62 @@ def test_smolagents_in_typical_use(runner: support.Runner, real_home: Path, pyth
     assert result.status == 0, result
     assert "finished" in result.out
     assert refused(result) == []
+    assert (tree / "a.txt").read_text() == "two\n"
+
+
+@pytest.fixture(scope="session")
+def codex() -> Path:
+    """The client's binary. Skips, visibly, where npm is missing or cannot reach its registry."""
+    folder = cache() / "codex"
+
+    def installed() -> list[Path]:
+        return sorted((folder / "node_modules/@openai").glob("codex-linux-*/vendor/*/bin/codex"))
+
+    if not installed():
+        npm = shutil.which("npm")
+        if npm is None:
+            pytest.skip("npm is missing (Debian package npm)")
+        folder.mkdir(parents=True, exist_ok=True)
+        words = [
+            npm,
+            "install",
+            "--prefix",
+            str(folder),
+            "--no-audit",
+            "--no-fund",
+            "--loglevel=error",
+            "@openai/codex",
+        ]
+        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=600)
+        if done.returncode != 0 or not installed():
+            pytest.skip(f"npm cannot install @openai/codex: {done.stderr.strip()[-300:]}")
+    return installed()[0]
+
+
+@pytest.mark.skipif(bool(support.PREFIX), reason="nothing is refused natively")
+def test_codex_in_typical_use(runner: support.Runner, real_home: Path, codex: Path) -> None:
+    """At its start it asks a public host for plugins, which is refused and harms nobody; nothing else is."""
+    tree = linked(runner)
+    steps = ["echo alpha > note.txt; sed -i s/one/two/ a.txt; cat a.txt", *STEPS]
+    turns = [*([call("exec_command", cmd=step)] for step in steps), [answer("All done.")]]
+    with ResponsesApi(turns) as api:
+        provider = f'{{name="stand-in", base_url="{api.url}/v1", env_key="OPENAI_API_KEY", wire_api="responses"}}'
+        command = [str(codex), "exec", "-s", "danger-full-access", "--json", "-m", "scripted", "-c"]
+        command += ['model_provider="stand_in"', "-c", f"model_providers.stand_in={provider}", "Do it."]
+        result = runner.supervise(
+            command,
+            options=("--allow-net", api.url.partition("//")[2]),
+            env={"OPENAI_API_KEY": "test-key-of-no-account"},
+            cwd=tree,
+            timeout=240,
+        )
+        assert result.status == 0, result
+        told = max((outputs(request) for request in api.requests), key=len)
+    assert '"text":"All done."' in result.out
+    assert len(told) == len(steps)
+    assert [words for words in told if "exited with code 0" not in words] == []
+    assert "profile codex, by the name of the program" in result.err
+    assert [line for line in refused(result) if "connect //github.com:443" not in line] == []
+    saved = [entry["path"] for entry in result.decisions if entry["effect"] in ("create", "rename")]
+    assert any(f"{real_home}/.codex/sessions/" in path for path in saved)
     assert (tree / "a.txt").read_text() == "two\n"
