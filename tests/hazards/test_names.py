@@ -42,7 +42,7 @@ ZONE = {
 SERVERS = [(address, 80) for address in (PUBLIC, SIX, "10.9.9.9", *NEAR)]
 
 REACH = """
-import select, socket
+import select, signal, socket
 def connect(s, address):
     error = s.connect_ex(address)
     if error == errno.EINPROGRESS: select.select([], [s], [], 9); error = s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -57,11 +57,13 @@ def reach(name, family=2, later=False, port=80, only=False):
         if only: s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         return connect(s, address)
 """
-ALLOWED = "{api,six,both,multi,rebind,mixed,none,closed,self,zero,near,x}.test:80,*.wild.test:80,10.9.9.9:80"
+ALLOWED = "{api,six,both,multi,rebind,mixed,none,closed,self,zero,near,x,silent}.test:80,*.wild.test:80,10.9.9.9:80"
 
 
 def test_p83_a_name_is_judged_and_leads_only_where_it_may(runner: support.Runner) -> None:
-    """All in one run: families, non-blocking, several addresses, rebinding, addresses that mean no name, other processes."""
+    """All in one run: families, non-blocking, several addresses, rebinding, addresses that mean no name, other processes,
+    signals while a name is looked up.
+    """
     internet = Internet(runner, ZONE, SERVERS)
     give(runner, runner.base / "p.toml", CLOSED)
     result = internet.supervise(
@@ -74,6 +76,17 @@ for later in (False, True):
         for family in (2, 10): note(f"{name} {family} {later}", reach(name, family, later))
     for name in ("rebind.test", "closed.test", "other.test", "api.test.evil.test", "wild.test", "127.0.0.1", "93.184.216.34", "10.0.0.5"): note(f"{name} {later}", reach(name, later=later))
 note("only", reach("api.test", 10, only=True)); note("mixed", reach("mixed.test")); note("port", reach("api.test", port=81))
+def ring(*_): raise InterruptedError
+signal.signal(signal.SIGALRM, ring)
+def in_time(seconds):
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try: return reach("silent.test")
+    except InterruptedError: return "rang"
+    finally: signal.setitimer(signal.ITIMER_REAL, 0)
+waits = os.fork()
+if waits == 0: in_time(60); os._exit(0)
+note("silent", in_time(0.2)); note("others", reach("api.test"))
+os.kill(waits, signal.SIGKILL); note("killed", os.waitstatus_to_exitcode(os.wait()[1]))
 note("search", reach("x.test")); note("near", reach("near.test"))
 told = socket.getaddrinfo("api.test", 80, 2, socket.SOCK_STREAM)[0][4]
 with socket.socket() as s: note("before", connect(s, told)); note("peer", s.getpeername()[0])
@@ -109,7 +122,7 @@ report()
             assert found.pop(f"{name} {later}") == "EACCES", name
         assert {found.pop(f"{address} {later}") for address in ("127.0.0.1", PUBLIC, "10.0.0.5")} == {"EACCES"}
     assert found == {
-        "only": "ENETUNREACH", "mixed": PUBLIC, "port": "EACCES", "search": "EHOSTUNREACH", "near": "10.9.9.9", "before": PUBLIC, "peer": PUBLIC,
+        "silent": "rang", "others": PUBLIC, "killed": -9, "only": "ENETUNREACH", "mixed": PUBLIC, "port": "EACCES", "search": "EHOSTUNREACH", "near": "10.9.9.9", "before": PUBLIC, "peer": PUBLIC,
         "another process": 0, "nobody's": "ECONNREFUSED", "the first": "ECONNREFUSED", "the resolver's": "ECONNREFUSED",
         "six": "ECONNREFUSED", "bind": "EADDRNOTAVAIL", "mapped": "EADDRNOTAVAIL", "bind 6": "EADDRNOTAVAIL",
         "bind fd": "EADDRNOTAVAIL", "other family": "EAFNOSUPPORT", "own": "ok", "sendto": "EPIPE", "fast open": "ENOTSUP",

@@ -3,7 +3,8 @@ namespace (`unshare -n -m`).
 
 WORLD is JSON: `zone`, names and their addresses, or a list of such lists for one answer after the other; `listen`, the
 [address, port] of servers, which answer each connection with their address; `log`, a file: what was asked and who was
-connected, a line each. All addresses are this machine's in there; the resolver is at 127.0.0.1.
+connected, a line each. All addresses are this machine's in there; the resolver, at 127.0.0.1, has no answer at all
+to names that begin with `silent.`.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ def dns(world: dict[str, object], note) -> None:
             name, kind = ".".join(labels).lower(), int.from_bytes(asked[at + 1 : at + 3], "big")
             note(f"asked {name}")
             known = zone.get(name)
+            if name.startswith("silent."):
+                continue
             if known and isinstance(known[0], list):
                 turn = turns.setdefault(name, 0)
                 turns[name] += kind == 28  # both families are asked for at once
