@@ -92,7 +92,10 @@ class Saves:
             return False
         if found.st_nlink < 2 and authority.shows(target.path, found):
             return False
-        return authority.judge_reading(task, READ, target).verdict == VIEW
+        if authority.judge_reading(task, READ, target).verdict != VIEW:
+            return False
+        self._c.views.prepare(task)
+        return True
 
     def tell_loss(self, task: Task, effect: str, target: Target) -> None:
         """The last save of it was not taken, and nobody could be told: the next open fails, once. Raises Denied."""

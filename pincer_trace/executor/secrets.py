@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 PRINCIPAL = "tree"  # the session's own processes, all of them
 _VIEWS = 8  # of one file, from which a save may come
+_BYTES = 64 * 1024 * 1024  # of all files that views are kept of
+_LASTS = 3600.0  # seconds that a view is shown again; what its handles stand for is kept longer
+_FORMATS = ("csv", "credentials", "dotenv", "ini", "json", "netrc", "pem", "toml", "yaml")
 _MARK = b"pincer:"
 
 
@@ -31,13 +34,14 @@ class _File:
     through. The last one is the newest.
     """
 
-    __slots__ = ("digest", "number", "path", "views")
+    __slots__ = ("digest", "made", "number", "path", "views")
 
     def __init__(self, number: int, path: bytes) -> None:
         self.number = number
         self.path = path
         self.digest = b""
-        self.views: dict[bytes, View] = {}
+        self.made = 0.0  # when the newest view was
+        self.views: list[tuple[bytes, View]] = []  # each with the digest of its version
 
 
 class Secrets:
@@ -49,6 +53,17 @@ class Secrets:
         self._files: dict[Object, _File] = {}
         self._gone: dict[bytes, _File] = {}  # by the names that they had
         self._count = 0
+        self._bytes = 0
+        self.ready = False
+
+    def load(self) -> None:
+        """Import what views are made with: later, the ids in force might not reach the library."""
+        from importlib import import_module
+
+        import_module("pincer_trace.plaintext.restoring")
+        for name in _FORMATS:
+            import_module(f"pincer_trace.plaintext.formats.{name}")
+        self.ready = True
 
     @property
     def store(self) -> HandleStore:
@@ -68,26 +83,49 @@ class Secrets:
 
     def view(self, path: bytes, found: os.stat_result, content: bytes) -> View:
         """The view of a file that has this content now. Raises nothing."""
+        file = self._file(path, found)
+        shown = self._same_version(file, content)
+        if shown is None or time.monotonic() - file.made > _LASTS:
+            shown = self._summarise(file, content)
+            file.views.append((file.digest, shown))
+            file.made = time.monotonic()
+            self._bytes += len(content)
+            if len(file.views) > _VIEWS:
+                self._drop(file)
+            self._make_room(file)
+        return shown
+
+    def _file(self, path: bytes, found: os.stat_result) -> _File:
         key = found.st_dev, found.st_ino
         file = self._files.get(key)
         if file is None:
             self._count += 1
             file = self._files[key] = _File(self._count, path)
+        return file
+
+    def _same_version(self, file: _File, content: bytes) -> View | None:
+        """The newest view of this content. Where somebody else changed it, those before are of another version."""
         digest = openssl_sha256(content).digest()
-        if digest != file.digest:  # somebody else changed it: what was shown before is of another version
+        if digest != file.digest:
             file.digest = digest
-            file.views = {}
-        view = file.views.get(digest)
-        if view is None:
-            view = file.views[digest] = self._summarise(file, content)
-            while len(file.views) > _VIEWS:
-                del file.views[next(iter(file.views))]
-        return view
+            while file.views:
+                self._drop(file)
+        return next((view for version, view in reversed(file.views) if version == digest), None)
+
+    def _drop(self, file: _File) -> None:
+        """The oldest view."""
+        self._bytes -= len(file.views.pop(0)[1].content)
+
+    def _make_room(self, latest: _File) -> None:
+        """What is forgotten must be read again before it is saved."""
+        for file in (*tuple(self._gone.values()), *tuple(self._files.values())):
+            while self._bytes > _BYTES and file is not latest and file.views:
+                self._drop(file)
 
     def path_of(self, handle: Handle) -> bytes:
         """The protected file whose value it stands for; empty for none. For any thread."""
         for file in (*tuple(self._files.values()), *tuple(self._gone.values())):
-            for view in tuple(file.views.values()):
+            for _, view in tuple(file.views):
                 if handle in (view.remainder, *view.handles):
                     return file.path
         return b""
@@ -112,8 +150,11 @@ class Secrets:
 
     def restore(self, path: bytes, found: os.stat_result, content: bytes, edited: bytes) -> Restored | Refusal:
         """What a file that has this content now becomes, when an edited view is saved in its place."""
-        self.view(path, found, content)
-        return self._restored(self._files[found.st_dev, found.st_ino], edited)
+        file = self._file(path, found)
+        self._same_version(file, content)
+        if not file.views:
+            self.view(path, found, content)
+        return self._restored(file, edited)
 
     def appended(self, path: bytes, content: bytes, added: bytes) -> bytes | Refusal:
         """What a file that has this content becomes, when something is written behind it."""
@@ -125,14 +166,14 @@ class Secrets:
     def recall(self, path: bytes, edited: bytes) -> Restored | Refusal | None:
         """The same where nothing is there any more; None where it is no view of what was there."""
         file = self._gone.get(path)
-        return self._restored(file, edited) if file is not None and _MARK in edited else None
+        return self._restored(file, edited) if file is not None and file.views and _MARK in edited else None
 
     def _restored(self, file: _File, edited: bytes) -> Restored | Refusal:
         from pincer_trace.plaintext.handles import Save
         from pincer_trace.plaintext.restoring import restore
 
-        version, view = list(file.views.items())[-1]
-        for digest, other in file.views.items():
+        version, view = file.views[-1]
+        for digest, other in file.views:
             if other.remainder.text.encode() in edited:
                 version, view = digest, other
         scope, now = self._scope(file, version), time.monotonic()

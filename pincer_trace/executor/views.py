@@ -41,11 +41,24 @@ class Views:
     def __init__(self, context: Context) -> None:
         self._c = context
 
+    def prepare(self, task: Task) -> None:
+        """Before the first view: what makes it is imported by our own ids."""
+        c = self._c
+        if c.secrets.ready:
+            return
+        c.identity.assume(None)
+        try:
+            c.secrets.load()
+        finally:
+            if c.identity.changed:
+                c.identity.assume(c.identity.credentials(task))
+
     def open(self, identity: int, task: Task, flags: int, target: Target, judgement: Judgement) -> None:
         """Answer an open for reading of the pinned file with a view of it. Raises OSError, Denied, LedgerFull."""
         c = self._c
         assert target.found is not None
         c.saves.tell_loss(task, READ, target)
+        self.prepare(task)
         c.domains.check_reading(c.resolver.number(target.descriptor), c.resolver.names)
         try:
             content, found = read(c.resolver.number(target.descriptor), c.resolver.names)

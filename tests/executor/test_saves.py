@@ -388,3 +388,54 @@ def test_p85_modes_of_a_file_system_without_nameless_files(bench, monkeypatch):
     assert now() == TEXT
     assert stat.S_IMODE(os.stat(".env").st_mode) in (0o600, 0o640)
     assert sorted(os.listdir(".")) == [".env", "dir", "file"]
+
+
+def test_the_library_is_reached_whoever_asks_first(bench, monkeypatch):
+    """Under a worker's ids it might be closed: it is imported by ours, and then these are in force again."""
+    identity, secrets, taken = bench.engine._identity, bench.engine._secrets, []
+    load = secrets.load
+
+    def see() -> None:
+        taken.append("load")
+        load()
+
+    monkeypatch.setattr(identity, "changed", True)
+    monkeypatch.setattr(identity, "credentials", lambda _task: "theirs")
+    monkeypatch.setattr(identity, "assume", taken.append)
+    monkeypatch.setattr(secrets, "load", see)
+    write(bench, b"MORE=1\n", WRONLY | APPEND)
+    monkeypatch.undo()
+    for file in bench.engine._staged.pending:
+        file.credentials = None
+    at = taken.index("load")
+    assert taken[at - 1 : at + 2] == [None, "load", "theirs"]
+    assert taken.count("load") == 1
+
+
+def test_what_is_kept_of_views_is_bounded(bench, monkeypatch):
+    from pincer_trace.executor import secrets
+
+    monkeypatch.setattr(secrets, "_BYTES", 3 * len(TEXT))
+    for number in range(6):
+        Path(f".env.{number}").write_bytes(TEXT)
+        assert content(bench.call("openat", AT, b".env.%d" % number, RDONLY, 0))
+    kept = [shown for file in bench.engine._secrets._files.values() for _, shown in file.views]
+    assert len(kept) == 3
+    assert bench.engine._secrets._bytes == 3 * len(TEXT)
+    by_rename(bench, view(bench))
+    assert now() == TEXT
+
+
+def test_a_view_that_is_old_is_made_anew(bench, monkeypatch):
+    """Before what its handles stand for is forgotten."""
+    from pincer_trace.executor import secrets
+    from pincer_trace.plaintext.handles import TTL
+
+    assert secrets._LASTS < TTL / 2
+    first = view(bench)
+    monkeypatch.setattr(secrets, "_LASTS", -1.0)
+    second = view(bench)
+    assert first != second
+    by_rename(bench, second)
+    by_rename(bench, first)  # somebody had read that before
+    assert now() == TEXT
