@@ -58,7 +58,9 @@ def write(edited: bytes, view: View) -> Writer | Refusal:
             free.discard(owner)
             shown = view.shown[owner]
         writer.line()
-        _rewritten(writer, line, start, inside, values, shown)
+        mark = view.format.comment
+        comment = mark if mark and line.lstrip().startswith(mark) else b""
+        _rewritten(writer, line, start, inside, values, shown, comment)
     return writer
 
 
@@ -85,14 +87,23 @@ def _as_it_was(writer: Writer, shown: Shown) -> None:
 
 
 def _rewritten(
-    writer: Writer, line: bytes, start: int, inside: list[Place], values: dict[Handle, Source], shown: Shown | None
+    writer: Writer,
+    line: bytes,
+    start: int,
+    inside: list[Place],
+    values: dict[Handle, Source],
+    shown: Shown | None,
+    comment: bytes,
 ) -> None:
-    """A line at `start` of the text, with values for its handles, and what followed the value of `shown`."""
+    """A line at `start` of the text, with values for its handles, and what followed the value of `shown`.
+
+    In a `comment` each line of a value becomes one.
+    """
     at = 0
     for first, end, handle in inside:
         writer.text(line[at : first - start])
         piece, _ = values[handle]
-        writer.value(handle, piece.start, piece.end)
+        writer.value(handle, piece.start, piece.end, comment)
         at = end - start
     writer.text(line[at:])
     if shown is not None and (not inside or at == len(line)):
@@ -117,7 +128,6 @@ class _Text:
         if broken is not None:
             return broken
         view, text = self._view, self._text
-        values = sources(view)
         heads = {*view.shown[0].handles} if view.shown else {view.remainder}
         places: list[Place] = []
         for start, end, handle in mentioned(text):
@@ -132,7 +142,7 @@ class _Text:
                     return Refusal(refusal.REMAINDER_MOVED, f"{handle} needs its line for itself, as it was")
             elif (first, last) == (start, end) or quoted:
                 places.append((first, last, handle))
-            elif self._is_comment(start) and b"\n" not in view.content[values[handle][0].start : values[handle][0].end]:
+            elif self._is_comment(start):
                 places.append((start, end, handle))
             else:
                 return Refusal(refusal.MISPLACED, f"{handle} stands where no value is; a handle is a whole value")

@@ -42,9 +42,13 @@ class Writer:
             self._add(self.source[start:end])
             self._after = end
 
-    def value(self, handle: Handle, start: int, end: int) -> None:
-        """The part for which a handle stands."""
+    def value(self, handle: Handle, start: int, end: int, comment: bytes = b"") -> None:
+        """The part for which a handle stands; with a mark of comments before each line but the first."""
         self.kept[self.size] = handle
+        while comment and (newline := self.source.find(b"\n", start, end)) >= 0:
+            self.copy(start, newline + 1)
+            self.text(comment + b" ")
+            start = newline + 1
         self.copy(start, end)
 
     def line(self, start: int = -1) -> None:

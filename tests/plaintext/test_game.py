@@ -170,6 +170,7 @@ COINS = [
     (b"A=first\nB=x\nC=y\n", b"A=other\nB=y\nC=y\n"),
     (b'A="x=1"\nfirst\nB=x\n# y="\n', b"A=#'$(`\\\nother\nB=y\n# z\\'\n"),
     (b"A='first\nfirst=1\n'\nC=abc\n# x\n", b"A='other\nother=2\n'\nC=a'b\n# \"\n"),
+    (b"A='one\nfirst'\nB=x\n", b"A='one other'\nB=x\n"),
 ]
 
 

@@ -111,10 +111,11 @@ def test_an_entry_is_deleted_and_hidden_lines_stay(view) -> None:
     assert most.content == b"# settings of the shop\n\nHOST=db.example.org\n\n# below: payment\nnot an entry\n"
 
 
-def test_an_entry_becomes_a_comment_unless_it_has_several_lines(view) -> None:
+def test_an_entry_becomes_a_comment_with_all_its_lines(view) -> None:
     first, second, *_ = lines(view.text)
     assert restored(view.text.replace(first, b"# " + first), view) == ENV.replace(b"HOST", b"# HOST")
-    assert refused(view.text.replace(second, b"# " + second), view) == refusal.MISPLACED
+    expected = ENV.replace(b'export PASSWORD = "hunter2\nsecond', b'# export PASSWORD="hunter2\n# second')
+    assert restored(view.text.replace(second, b"# " + second), view) == expected
 
 
 @pytest.mark.parametrize("quote", [b'"', b"'"])
