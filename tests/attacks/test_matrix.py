@@ -65,6 +65,7 @@ CORE = {
     "link-from", "chmod", "held-chmod", "chown", "utime", "xattr", "read2-plain", "write2-no_links", "create",
     "link-to", "symlink", "mkdir", "fifo", "bind",
 }  # fmt: skip
+KINDS = {"key", "hook", "module"}  # denied, confirmed, built in: one of each for those ways
 # What does not work natively either: kernels without x32; handles need a privilege.
 NEVER = {"root": {"x32-write", "x32-unlink"}, "user": {"x32-write", "x32-unlink", "handle-read", "handle-write"}}
 
@@ -156,8 +157,8 @@ class House:
             for actor, route in of_this:
                 every = whole or (actor, route) in FULL
                 for verb in (*PRESENT, *ABSENT, *(SHUT if every else ())):
-                    if not (every or verb in CORE) or (name, verb) == ("ledger", "exec"):  # which nobody may execute
-                        continue
+                    if not (every or (verb in CORE and name in KINDS)) or (name, verb) == ("ledger", "exec"):
+                        continue  # of the rest; and what nobody may execute
                     path = target.free if verb in ABSENT or verb in CREATING else target.path
                     if route == "alias":
                         path = path.replace(str(self.runner.base), f"{self.runner.base}/again")
