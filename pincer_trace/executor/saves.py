@@ -78,7 +78,7 @@ class Saves:
 
     def __init__(self, context: Context) -> None:
         self._c = context
-        self._lost: dict[tuple[int, int], str] = {}
+        self._lost: dict[tuple[int, int, bytes], str] = {}
         self._reason = ""  # why the last one was not taken
         self._count = 0
         self.versions = Versions()
@@ -100,7 +100,7 @@ class Saves:
     def tell_loss(self, task: Task, effect: str, target: Target) -> None:
         """The last save of it was not taken, and nobody could be told: the next open fails, once. Raises Denied."""
         found = target.found
-        lost = self._lost.pop((found.st_dev, found.st_ino), None) if found is not None else None
+        lost = self._lost.pop((found.st_dev, found.st_ino, target.path), None) if found is not None else None
         if lost is not None:
             self._refuse(task, effect, target, f"what was saved last was not taken: {lost}")
 
@@ -243,18 +243,18 @@ class Saves:
             judged = [c.authority.demand(task, effect, target), *save.judged]
             sequence = commit(c, task, effect, target, judged, arguments=(save.content,), extra=save.extra)
         except Denied:
-            self._lose(target.found)
+            self._lose(target)
             raise
         except OSError as error:
             self._reason = error.strerror or str(error)
-            self._lose(target.found)
+            self._lose(target)
             raise
         try:
             with Outcome(c, sequence) as outcome:
                 outcome.saw(self.perform(save, file.parent, file.name))
         except OSError as error:  # the outcome tells it, and the next open
             self._reason = error.strerror or str(error)
-            self._lose(target.found)
+            self._lose(target)
 
     def _of(self, task: Task, target: Target, source: int, become: Callable[[bytes | None], Restored | bytes]) -> Save:
         """The save of `target`, whose content `become` makes of the one that it has. Raises OSError, Denied, Asked."""
@@ -325,12 +325,13 @@ class Saves:
         self._reason = display(reason, 300)
         self._c.authority.forbid(task, effect, target, f"the save is not taken: {self._reason}", codes.SAVE_REFUSED)
 
-    def _lose(self, found: os.stat_result | None) -> None:
+    def _lose(self, target: Target) -> None:
+        found = target.found
         if found is None:
             return  # nothing is there, which tells enough
         if len(self._lost) >= _LOST:
             del self._lost[next(iter(self._lost))]
-        self._lost[found.st_dev, found.st_ino] = self._reason or "the log tells why"
+        self._lost[found.st_dev, found.st_ino, target.path] = self._reason or "the log tells why"
 
     def _entry(self, task: Task, effect: str, target: Target) -> tuple[int, bytes]:
         """The directory and the name of what was reached by a pin; the caller closes it. Raises OSError, Denied."""

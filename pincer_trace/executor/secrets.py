@@ -98,10 +98,19 @@ class Secrets:
     def _file(self, path: bytes, found: os.stat_result) -> _File:
         key = found.st_dev, found.st_ino
         file = self._files.get(key)
-        if file is None:
+        if file is None or file.path != path:  # another file has the number by now
             self._count += 1
-            file = self._files[key] = _File(self._count, path)
+            file = _File(self._count, path)
+            self._is(key, file)
         return file
+
+    def _is(self, key: Object, file: _File) -> None:
+        """The object is this file; what had its number before is not any more."""
+        before = self._files.get(key)
+        if before is not None and before is not file and self._gone.get(before.path) is not before:
+            while before.views:
+                self._drop(before)
+        self._files[key] = file
 
     def _same_version(self, file: _File, content: bytes) -> View | None:
         """The newest view of this content. Where somebody else changed it, those before are of another version."""
@@ -192,7 +201,7 @@ class Secrets:
             file = self._gone.pop(path, None)
         if file is not None:
             file.digest = openssl_sha256(content).digest()
-            self._files[after.st_dev, after.st_ino] = file
+            self._is((after.st_dev, after.st_ino), file)
 
     def leaves(self, path: bytes, found: os.stat_result) -> None:
         """The object has left this name."""
