@@ -158,6 +158,10 @@ class Aliases:
                 moved.append((point, world + root.rstrip(b"/")))
         return list(dict.fromkeys(moved))
 
+    def _is_state(self, directory: bytes) -> bool:
+        """Whether only our own files are there, to which nobody gave a second name: records of all earlier sessions."""
+        return bool(self._profile.state) and is_inside(directory, self._profile.state)
+
     def _links_below(self, place: bytes, depth: int, limit: int) -> list[tuple[bytes, bytes]]:
         """The same of links below a place of secrets: the nearest, level by level, as far as a short look goes."""
         moved: list[tuple[bytes, bytes]] = []
@@ -167,6 +171,8 @@ class Aliases:
             depth -= 1
             deeper = []
             for directory in level:
+                if self._is_state(directory):
+                    continue
                 looked += _OPENING
                 try:
                     with os.scandir(directory) as entries:
@@ -275,8 +281,8 @@ class Aliases:
                             yield from self._step(directory + b"/" + name, rest)
 
     def _listed(self, directory: bytes) -> list[tuple[bytes, bool]]:
-        """The names in `directory`, each with whether it is a directory; none once there were too many in all."""
-        if self._looked >= _LIMIT:
+        """The names in `directory`, each with whether it is a directory; none of records, or after too many."""
+        if self._looked >= _LIMIT or self._is_state(directory):
             return []
         try:
             with os.scandir(directory or b"/") as entries:

@@ -141,6 +141,7 @@ def load(
         repository=places.git_common_dir or b"",
         brokers=tuple(brokers),
         sinks=tuple(dict.fromkeys(rule.sink for rule in rules if rule.sink is not None)),
+        state=places.state,
     )
 
 

@@ -262,7 +262,7 @@ class Profile:
 
     `rules` are in order (files extended first, then the file, options, built in); `logins` are patterns of secrets that
     the started agent itself may read; `repository` is that of the work tree, if it has one; `brokers` and
-    `sinks` those that this command has.
+    `sinks` those that this command has; below `state` nobody but pincer-trace makes files.
     """
 
     __slots__ = (
@@ -278,6 +278,7 @@ class Profile:
         "rules",
         "settings",
         "sinks",
+        "state",
     )
 
     def __init__(
@@ -293,6 +294,7 @@ class Profile:
         repository: bytes = b"",
         brokers: tuple[Broker, ...] = (),
         sinks: tuple[Sink, ...] = (),
+        state: bytes = b"",
     ) -> None:
         self.name = name
         self.rules = rules
@@ -304,6 +306,7 @@ class Profile:
         self.repository = repository
         self.brokers = brokers
         self.sinks = sinks
+        self.state = state
         for index, rule in enumerate(rules):
             rule.rank = rule.tier * 1_000_000 + index
         self._automaton = Automaton(rules)

@@ -267,3 +267,16 @@ def test_the_search_finds_what_the_patterns_match_and_looks_once_into_each_direc
     assert {key for key, path in known.items() if is_inside(path, top)} == expected
     assert len(expected) > 40
     assert looked.count(top + b"/other/a/keys/deeper") <= 4  # of nine patterns: below /**, below a/**, in keys/
+
+
+def test_records_of_earlier_sessions_are_not_walked_through(make_bench, monkeypatch):
+    """There are more of them with each run, and each has one name: a run does not take longer for it."""
+    bench = make_bench(MANY)
+    os.makedirs("keys/deep/er", exist_ok=True)
+    bench.profile.state = os.fsencode(os.path.realpath("keys"))
+    looked: list[bytes] = []
+    listed = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: (looked.append(path), listed(path))[1])
+    Aliases(bench.profile)._scan(frozenset({"read"}))
+    assert looked
+    assert not [path for path in looked if is_inside(path, bench.profile.state)]
