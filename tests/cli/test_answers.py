@@ -247,7 +247,12 @@ def test_always_covers_what_the_call_does_besides(house, program, manner, names)
 
 
 def test_always_for_a_secret_that_is_read_too(house, program):
-    path = os.fsencode(program.state) + b"/project/.env"
+    own = os.path.join(os.fsdecode(house.places.config), "pincer-trace/profiles/default.toml")
+    os.makedirs(os.path.dirname(own))
+    with open(own, "w") as file:
+        file.write('extends = "default"\n[[rule]]\nprotection = true\neffects = ["read"]\n')
+        file.write('paths = ["{workspace}/**/token*"]\nverdict = "confirm"\nreason = "a secret of mine"\n')
+    path = os.fsencode(program.state) + b"/project/token"
     before = load("default", house.places)
     assert before.judge("write", path, Facts()).verdict == "allow"
     wanted = before.judge("read", path, Facts())
