@@ -21,7 +21,7 @@ from pincer_trace.executor.views import MAXIMUM, Unsuitable, read
 from pincer_trace.gateway.gitconfig import leased_content
 from pincer_trace.gateway.resolve import join, look
 from pincer_trace.paths import counted, display
-from pincer_trace.profile import VIEW
+from pincer_trace.profile import ALLOW, VIEW
 from pincer_trace.twin import codes
 from pincer_trace.twin.authority import Denied
 from pincer_trace.twin.recovery import SAVED
@@ -86,13 +86,18 @@ class Saves:
     # -- what is asked -------------------------------------------------------------------------------------------
 
     def concerns(self, task: Task, target: Target) -> bool:
-        """Whether this existing file is read as a view, so that what is written there is an edited one."""
+        """Whether this existing file is read as a view, so that what is written there is edited. Raises Denied."""
         authority, found = self._c.authority, target.found
         if found is None or not stat.S_ISREG(found.st_mode):
             return False
         if found.st_nlink < 2 and authority.shows(target.path, found):
             return False
-        if authority.judge_reading(task, READ, target).verdict != VIEW:
+        judgement = authority.judge_reading(task, READ, target)
+        if judgement.verdict != VIEW:
+            if judgement.verdict != ALLOW and authority.is_view_by_name(target.path):
+                authority.insist(
+                    task, READ, target, judgement
+                )  # something is wrong with it: then nothing is saved there
             return False
         self._c.views.prepare(task)
         return True
@@ -148,7 +153,10 @@ class Saves:
     def removes(self, task: Task, target: Target) -> None:
         """The file is about to lose its name: what it holds is kept, where it can be read. Raises nothing."""
         found = target.found
-        if found is None or not self.concerns(task, target):
+        authority = self._c.authority
+        if found is None or not stat.S_ISREG(found.st_mode) or authority.shows(target.path, found):
+            return
+        if authority.judge_reading(task, READ, target).verdict == ALLOW:
             return
         try:
             self.versions.keep(target.path, self._look(target, found)[0], found)
@@ -167,12 +175,13 @@ class Saves:
         recalled = goal.found is None and self.recalls(goal)
         if not recalled and not self.concerns(task, goal):
             return None
-        if self.concerns(task, source):
-            return None  # no view, but one of those files
         if c.domains.current is not None:
             c.authority.forbid(task, WRITE, goal, NOT_ALONE)
+        is_one = self.concerns(task, source)  # no view, but one of those files: unless a handle is in it
         descriptor = os.open(source.name, _READ, dir_fd=source.parent)
         try:
+            if is_one and _has_no_handle(descriptor):
+                return None
             if not os.path.samestat(os.fstat(descriptor), found):
                 c.authority.forbid(task, WRITE, goal, "another file is there by now", codes.OBJECT_CHANGED)
             try:
@@ -353,3 +362,9 @@ def _is_still(found: os.stat_result | None, before: os.stat_result | None) -> bo
     if found is None or before is None:
         return found is before
     return os.path.samestat(found, before)
+
+
+def _has_no_handle(descriptor: int) -> bool:
+    """Whether the whole of a file was looked at, and no handle is in it. Raises OSError."""
+    content = os.pread(descriptor, MAXIMUM + 1, 0)
+    return len(content) == os.fstat(descriptor).st_size <= MAXIMUM and _MARK not in content

@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from executor.faults import Faults
 from executor.test_views import PROFILE, content, is_view, refused
 
 AT = -100
@@ -441,3 +442,45 @@ def test_a_view_that_is_old_is_made_anew(bench, monkeypatch):
     by_rename(bench, second)
     by_rename(bench, first)  # somebody had read that before
     assert now() == TEXT
+
+
+@pytest.mark.parametrize("failure", [OSError(errno.EIO, "fault"), RuntimeError("fault")], ids=["errno", "bug"])
+def test_p55_each_step_of_a_view_and_of_a_save(monkeypatch, make_bench, work, failure):
+    """Whatever goes wrong: the program gets a view or an error, and the file is the old one or the new one."""
+    faults = Faults(monkeypatch)
+    bench = make_bench(PROFILE)
+    bench.listener.before("wait", *[True] * 10_000)
+    saved = TEXT + b"MORE=1\n"
+
+    def attempt(step: int, *call) -> bool:
+        """Whether the call came so far that the fault was met."""
+        before = set(os.listdir("/proc/self/fd"))
+        faults.arm(step, failure)
+        answer = bench.call(*call)
+        faults.disarm()
+        for number in answer.numbers:
+            assert b"canary" not in os.pread(number, 1000, 0), (step, faults.used)
+        answer.close()
+        assert set(os.listdir("/proc/self/fd")) == before, (step, faults.used)
+        return len(faults.used) > step
+
+    text = view(bench)
+    step = 0
+    while attempt(step, "openat", AT, b".env", RDONLY, 0):
+        step += 1
+    assert step > 10
+    step, met = 0, True
+    while met:
+        Path("staging").write_bytes(text + b"MORE=1\n")
+        met = attempt(step, "rename", b"staging", b".env")
+        assert now() in (TEXT, saved), (step, faults.used[step - 3 : step + 4])
+        others = {name for name in os.listdir(".") if name not in (".env", "dir", "file", "staging")}
+        assert all(name.startswith(".env.pincer-trace-") for name in others), others  # read as a view, too
+        for name in others:
+            os.unlink(name)
+        Path(".env").write_bytes(TEXT)
+        text = view(bench)
+        step += 1
+    assert step > 20
+    bench.engine._staged.finish()
+    bench.listener.forget()
