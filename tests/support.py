@@ -12,6 +12,7 @@ never the modules inside, so that these tests hold for any rewrite of them. Envi
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import functools
 import hashlib
 import json
@@ -22,8 +23,9 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -387,6 +389,14 @@ def open_descriptors() -> dict[int, str]:
         with contextlib.suppress(OSError):
             found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
     return {number: target for number, target in found.items() if not target.endswith(f"/{os.getpid()}/fd")}
+
+
+@contextlib.contextmanager
+def alone(what: str) -> Iterator[None]:
+    """Nobody else's test of the same `what` meanwhile, in no process: for names that are the same in all of them."""
+    with open(Path(tempfile.gettempdir()) / f"pincer-test-{os.geteuid()}-{what}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def left_open(known: Mapping[int, str], patience: float = 10.0) -> dict[int, str]:

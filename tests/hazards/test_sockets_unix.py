@@ -239,6 +239,11 @@ DEPUTIES = {  # a place that the default profile knows -> a word of the reason
 @pytest.mark.parametrize("place", DEPUTIES)
 def test_p49_a_deputy_is_refused_by_name(runner: support.Runner, place: str) -> None:
     """One stand-in for each: `--confirm auto` does not open it, `--allow-connect` does."""
+    with support.alone("deputies"):
+        refused_by_name(runner, place)
+
+
+def refused_by_name(runner: support.Runner, place: str) -> None:
     path = Path(place.format(uid=runner.identity.uid, home=runner.home))
     made = [above for above in path.parents if not above.exists()]
     if made and not os.access(made[-1].parent, os.W_OK):
