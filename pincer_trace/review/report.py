@@ -101,7 +101,7 @@ class Reads:
 
 @dataclass(slots=True)
 class Report:
-    """All of it. README tells the members of its JSON object."""
+    """All of it. docs/guide.md tells the members of its JSON object."""
 
     session: Record
     found: Verification

@@ -621,7 +621,7 @@ def test_p81_compiled_modules_of_the_next_start_are_not_the_worker_s(runner: sup
 
 
 def test_p77_bind_by_way_of_proc_is_refused(runner: support.Runner) -> None:
-    """A known difference (README): the supervisor's own walk of those bytes would mean *its* descriptor of that number."""
+    """A known difference (docs/differences.md): the supervisor's own walk of those bytes would mean *its* descriptor of that number."""
     found, result = attack(
         runner,
         """

@@ -664,7 +664,7 @@ report()
 
 
 def test_p36_guard_pages(runner: support.Runner) -> None:
-    """A page without rights is EFAULT natively; /proc/PID/mem reads it all the same: a known difference (README)."""
+    """A page without rights is EFAULT natively; /proc/PID/mem reads it all the same: a known difference (docs/differences.md)."""
     same_as_native(
         runner,
         """

@@ -263,7 +263,7 @@ class Bench:
 def describe(descriptor: int) -> str:
     """A new descriptor: its number, flags, and what it is."""
     info = os.fstat(descriptor)
-    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)  # O_NOFOLLOW is masked: lost on existing files (README)
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)  # O_NOFOLLOW is masked: lost on existing files (docs/differences.md)
     cloexec = fcntl.fcntl(descriptor, fcntl.F_GETFD)
     words = f"fd={descriptor} fl={flags & ~os.O_NOFOLLOW:o} fdfl={cloexec} mode={info.st_mode:o}"
     if stat.S_ISREG(info.st_mode):
