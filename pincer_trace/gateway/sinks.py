@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from pincer_trace.kernel import procfs
+from pincer_trace.paths import display
 from pincer_trace.profile.sinks import misleading
 
 TYPE_CHECKING = False
@@ -22,17 +23,21 @@ _MOST = 1 << 20  # bytes of arguments, of an environment, of a list of mappings
 _KERNELS = (b"[vdso]", b"[vsyscall]")
 
 
-def is_sink(tid: int, sink: Sink, is_closed: Callable[[bytes], bool]) -> bool:
-    """Whether task `tid` runs what `sink` describes. `is_closed`: nothing in this run could have changed that file."""
+def doubt(tid: int, sink: Sink, is_closed: Callable[[bytes], bool]) -> str:
+    """Why task `tid` does not run what `sink` describes; empty if it does. `is_closed`: nothing in this run could have
+    changed that file.
+    """
     try:
-        return (
-            sink.fits(_list(tid, b"cmdline")[1:])
-            and not misleading(_list(tid, b"environ"))
-            and _runs_only(_whole(tid, b"maps"), is_closed)
-            and _is_left_alone(tid)
-        )
+        if not sink.fits(_list(tid, b"cmdline")[1:]):
+            return "the program was started with other arguments than its sink"
+        variable = misleading(_list(tid, b"environ"))
+        if variable:
+            return f"the program was started with {display(variable, 100)}, and is no sink then"
+        if not _runs_only(_whole(tid, b"maps"), is_closed):
+            return "code is loaded that the run could have changed"
+        return "" if _is_left_alone(tid) else "it is traced, or filters its own calls"
     except (OSError, ValueError, KeyError):
-        return False  # what cannot be seen is none
+        return "the process cannot be looked at"
 
 
 def _runs_only(maps: bytes, is_closed: Callable[[bytes], bool]) -> bool:

@@ -96,9 +96,11 @@ class Facts:
         """Was this very socket bound to its name in this session, by the tree?"""
         return False
 
-    def is_sink(self, sink: Sink) -> bool:
-        """Is the calling process started as `sink` says, with nothing but trusted code in it, and out of reach?"""
-        return False
+    def sink_doubt(self, sink: Sink) -> str:
+        """Why the calling process is not believed to be `sink`: started so, with nothing but trusted code in it, out of
+        reach; "" if it is.
+        """
+        return "nothing is known of the process"
 
     def executable(self) -> bytes:
         """The real path of the executable that the calling process runs; a label, not a boundary."""
@@ -138,8 +140,8 @@ class EveryFact(Facts):
     def bound_by_tree(self) -> bool:
         return True
 
-    def is_sink(self, sink: Sink) -> bool:
-        return True
+    def sink_doubt(self, sink: Sink) -> str:
+        return ""
 
 
 class Rule:
@@ -350,7 +352,9 @@ class Profile:
                         continue
                     blocked = reason or blocked
                 elif when == SINK:
-                    if rule.sink is None or not facts.is_sink(rule.sink):
+                    doubt = facts.sink_doubt(rule.sink) if rule.sink is not None else "no sink"
+                    if doubt:
+                        blocked = blocked or doubt
                         continue
                 elif when == BOUND:
                     if not facts.bound_by_tree():

@@ -23,7 +23,7 @@ _READ = frozenset({READ})
 _MEMORY_REASON = "the profile has sinks, whose memory holds secrets"
 # Variables by which a program loads code, asks elsewhere, or hands a key on. One of them, and it is no sink.
 _BEGINNINGS = (
-    b"LD_", b"GLIBC_", b"MALLOC_", b"GCONV_", b"LOCPATH", b"NLSPATH", b"OPENSSL_", b"SSL_", b"P11_", b"PKCS11", b"KRB5",
+    b"LD_", b"GLIBC_", b"MALLOC_", b"GCONV_", b"LOCPATH", b"NLSPATH", b"OPENSSL_", b"P11_", b"PKCS11", b"KRB5",
     b"GSS", b"SSH_AUTH_SOCK", b"SSH_ASKPASS", b"SSH_SK_", b"SSH_PKCS11", b"DISPLAY", b"WAYLAND_DISPLAY", b"RES_OPTIONS",
     b"LOCALDOMAIN", b"HOSTALIASES", b"RESOLV_", b"NSS_", b"TZDIR", b"GETCONF_", b"LIBPATH",
 )  # fmt: skip

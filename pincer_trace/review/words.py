@@ -53,8 +53,10 @@ def fact(row: object) -> str:
             return f"its content could make git run a program: {paths.display(raw(danger), 600)}"
         case [facts.BOUND, bool(answer)]:
             return f"the run {'bound' if answer else 'did not bind'} this socket"
-        case [facts.SINK, str(name), bool(answer)]:
-            return f"it {'runs' if answer else 'does not run'} as the sink {paths.display(name, 100)}"
+        case [facts.SINK, str(name), ""]:
+            return f"it runs as the sink {paths.display(name, 100)}"
+        case [facts.SINK, str(name), str(doubt)]:
+            return f"it does not run as the sink {paths.display(name, 100)}: {paths.display(doubt, 200)}"
         case [facts.EXE, str(program)]:
             return f"the program is {_name(program)}"
         case [facts.TRUSTED_EXE, ""]:

@@ -69,8 +69,8 @@ class Recording(Facts):
     def bound_by_tree(self) -> bool:
         return self._ask((BOUND,), self._facts.bound_by_tree)  # type: ignore[return-value]
 
-    def is_sink(self, sink: Sink) -> bool:
-        return self._ask((SINK, sink.name), lambda: self._facts.is_sink(sink))  # type: ignore[return-value]
+    def sink_doubt(self, sink: Sink) -> str:
+        return self._ask((SINK, sink.name), lambda: self._facts.sink_doubt(sink))  # type: ignore[return-value]
 
     def executable(self) -> bytes:
         return self._ask((EXE,), self._facts.executable)  # type: ignore[return-value]
@@ -163,7 +163,7 @@ class Recorded(Facts):
         self._own: list[tuple[bytes, object]] = []
         self._directories: dict[bytes, list[tuple[bytes, object]]] = {}
         self._single: dict[str, object] = {}
-        self._sinks: dict[str, bool] = {}
+        self._sinks: dict[str, str] = {}
         self.also: tuple[bytes, ...] = ()
         wanted = None if about is None else [about[0], _text(about[1])]
         current: object = None
@@ -177,7 +177,7 @@ class Recorded(Facts):
                     self._own.append((_raw(below), answer))
                 case [str(word), str(folder), str(below), bool(answer)] if word == OWN_DIRECTORY and current == wanted:
                     self._directories.setdefault(_raw(folder), []).append((_raw(below), answer))
-                case [str(word), str(name), bool(answer)] if word == SINK and current == wanted:
+                case [str(word), str(name), str(answer)] if word == SINK and current == wanted:
                     self._sinks[name] = answer
                 case [str(word), answer, *_] if (
                     word in (GIT_CONFIG, GIT_DANGER, BOUND, EXE, TRUSTED_EXE) and current == wanted
@@ -213,13 +213,13 @@ class Recorded(Facts):
             return answer
         raise Unknown((BOUND,), (True, False))
 
-    def is_sink(self, sink: Sink) -> bool:
+    def sink_doubt(self, sink: Sink) -> str:
         question = SINK, sink.name
         if sink.name in self._sinks:
             return self._sinks[sink.name]
         if question in self._assumed:
-            return bool(self._assumed[question])
-        raise Unknown(question, (True, False))
+            return str(self._assumed[question])
+        raise Unknown(question, ("", Facts().sink_doubt(sink)))
 
     def executable(self) -> bytes:
         return self._executable if self._executable is not None else self._program(EXE)

@@ -300,11 +300,12 @@ def test_a_cache_that_others_may_have_written_is_not_read(places, write, tmp_pat
 class _AsSink(Facts):
     """A process that is whatever sink is asked about, of that program."""
 
-    def __init__(self, program: bytes) -> None:
+    def __init__(self, program: bytes, doubt: str = "") -> None:
         self._program = program
+        self._doubt = doubt
 
-    def is_sink(self, sink) -> bool:
-        return sink.name == "n"
+    def sink_doubt(self, sink) -> str:
+        return self._doubt if sink.name == "n" else "another"
 
     def executable(self) -> bytes:
         return self._program
@@ -318,7 +319,8 @@ def test_a_sink_reads_what_is_protected_and_nobody_reads_memory(places, write):
     decision = profile.judge("read", b"/s/key", _AsSink(b"/bin/x"))
     assert decision.verdict == ALLOW and decision.rule is not None and decision.rule.sink is not None
     assert profile.judge("read", b"/s/key", _AsSink(b"/bin/y")).verdict == DENY
-    assert profile.judge("read", b"/s/key", Facts()).verdict == DENY
+    refusal = profile.judge("read", b"/s/key", _AsSink(b"/bin/x", "its doubt"))
+    assert refusal.verdict == DENY and refusal.reason == "because (its doubt)"
     assert profile.judge("write", b"/s/key", _AsSink(b"/bin/x")).verdict == DENY
     assert profile.judge("read", b"/s/more/key", _AsSink(b"/bin/x")).verdict == ALLOW  # by the grant, as for all
     assert profile.settled("read", b"/s/key") is None  # so that no cache answers it

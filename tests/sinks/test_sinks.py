@@ -318,6 +318,9 @@ def test_no_way_of_starting_or_watching_a_sink_shows_the_key(person: support.Run
     for name in WAYS:
         assert "ermission denied" in said[name], (name, said[name])
         assert not said[name].startswith("ssh-ed25519"), name
+    reasons = " ".join(entry["reason"] for entry in result.denied(key))
+    for why in ("LD_PRELOAD", "LD_AUDIT", "SSH_AUTH_SOCK", "other arguments than its sink", "filters its own calls"):
+        assert why in reasons, (why, reasons)
     public, watched, signature = said["honest"].splitlines()
     assert public.split()[:2] == public_half.split()[:2]
     tries, status, errors = json.loads(watched)
