@@ -31,16 +31,17 @@ _MARK = b"pincer:"
 
 class _File:
     """A protected file, by the name that it is protected by: its version, and the views of those that its saves led
-    through. The last one is the newest.
+    through. The last one is the newest, and `shown` that of the version that is there, once it was read.
     """
 
-    __slots__ = ("digest", "made", "number", "path", "views")
+    __slots__ = ("digest", "made", "number", "path", "shown", "views")
 
     def __init__(self, number: int, path: bytes) -> None:
         self.number = number
         self.path = path
         self.digest = b""
         self.made = 0.0  # when the newest view was
+        self.shown: View | None = None
         self.views: list[tuple[bytes, View]] = []  # each with the digest of its version
 
 
@@ -88,6 +89,7 @@ class Secrets:
         if shown is None or time.monotonic() - file.made > _LASTS:
             shown = self._summarise(file, content)
             file.views.append((file.digest, shown))
+            file.shown = shown
             file.made = time.monotonic()
             self._bytes += len(content)
             if len(file.views) > _VIEWS:
@@ -113,17 +115,22 @@ class Secrets:
         self._files[key] = file
 
     def _same_version(self, file: _File, content: bytes) -> View | None:
-        """The newest view of this content. Where somebody else changed it, those before are of another version."""
+        """The view of this content, if one was read since the last save. Where somebody else changed it, those before
+        are of another version.
+        """
         digest = openssl_sha256(content).digest()
         if digest != file.digest:
             file.digest = digest
             while file.views:
                 self._drop(file)
-        return next((view for version, view in reversed(file.views) if version == digest), None)
+        return file.shown
 
     def _drop(self, file: _File) -> None:
         """The oldest view."""
-        self._bytes -= len(file.views.pop(0)[1].content)
+        view = file.views.pop(0)[1]
+        self._bytes -= len(view.content)
+        if view is file.shown:
+            file.shown = None
 
     def _make_room(self, latest: _File) -> None:
         """What is forgotten must be read again before it is saved."""
@@ -201,6 +208,7 @@ class Secrets:
             file = self._gone.pop(path, None)
         if file is not None:
             file.digest = openssl_sha256(content).digest()
+            file.shown = None  # handles that come back would tell that a guess is what was hidden before
             self._is((after.st_dev, after.st_ino), file)
 
     def leaves(self, path: bytes, found: os.stat_result) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from executor.test_views import PROFILE, content, is_view, refused
 AT = -100
 RDONLY, WRONLY, RDWR = os.O_RDONLY, os.O_WRONLY, os.O_RDWR
 CREAT, TRUNC, APPEND, EXCL = os.O_CREAT, os.O_TRUNC, os.O_APPEND, os.O_EXCL
+HANDLE = re.compile(rb"pincer:[a-z2-7]{26}")
 TEXT = b"# a comment with canary-7\nAPI_KEY=canary-77777\n\nDEBUG=canary-7true  # why\nLAST=canary-9\n"
 
 
@@ -140,6 +142,21 @@ def test_a_second_save_of_the_same_view(bench):
     by_truncating(bench, text + b"ONE=1\nTWO=2\n")
     assert now().endswith(b"ONE=1\nTWO=2\n")
     assert now().startswith(TEXT)
+
+
+@pytest.mark.parametrize("save", [by_rename, by_truncating, in_place])
+def test_a_guess_that_is_right_looks_like_one_that_is_wrong(bench, save):
+    """Handles that come back would tell that the file is what it was: then what was hidden is what was guessed."""
+    first = view(bench)
+    handle, value = first.splitlines()[0].partition(b"=")[2], b"canary-77777"
+    seen = set(HANDLE.findall(first))
+    for guess in (b"canary-77778", value, handle):
+        save(bench, first.replace(handle, guess))
+        assert (now() == TEXT) is (guess != b"canary-77778")
+        shown = set(HANDLE.findall(view(bench)))
+        assert len(shown) == 4 and not shown & seen
+        assert set(HANDLE.findall(view(bench))) == shown
+        seen |= shown
 
 
 def test_its_record_tells_what_was_kept(bench):
