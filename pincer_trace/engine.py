@@ -151,7 +151,7 @@ class Engine:
         self._reads = Reads(authority, ledger)
         self._blocking = BlockingCalls(listener, resolver, ledger, self._identity)
         self._blocking.prepare()
-        self._secrets = Secrets(self._session.id)
+        self._secrets = Secrets(self._session.id, self._profile.settings.view)
         self._tasks = tasks
         self._resolver = resolver
         self._authority = authority

@@ -48,8 +48,9 @@ class _File:
 class Secrets:
     """Belongs to the receiving thread."""
 
-    def __init__(self, session: str) -> None:
+    def __init__(self, session: str, mode: str = "default") -> None:
         self._session = session
+        self._mode = mode
         self._kept: HandleStore | None = None
         self._files: dict[Object, _File] = {}
         self._gone: dict[bytes, _File] = {}  # by the names that they had
@@ -148,14 +149,14 @@ class Secrets:
 
     def _summarise(self, file: _File, content: bytes) -> View:
         from pincer_trace.plaintext.kinds import Kind
-        from pincer_trace.plaintext.summary import summarise
+        from pincer_trace.plaintext.summary import MODES, summarise
 
         scope, now = self._scope(file, file.digest), time.monotonic()
 
         def issue(value: bytes, field: str) -> Handle:
             return self.store.issue(value, field=field, scope=scope, now=now)
 
-        return summarise(content, Kind.of(file.path, content), issue)
+        return summarise(content, Kind.of(file.path, content), issue, MODES[self._mode])
 
     def _scope(self, file: _File, version: bytes) -> Scope:
         from pincer_trace.plaintext.handles import Scope

@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     Row = tuple[tuple[str, ...], list[Pattern], str, str, str, str, list[Pattern], list[Pattern], bool]
     # names of variables, of what commands (placeholder, text, components); none: of all
     Passed = tuple[tuple[str, ...], tuple[tuple[str, bytes, Components], ...]]
-    # floor, hold, udp, mode, variables that are passed
-    Chosen = tuple[str, float, str, str, tuple[Passed, ...]]
+    # floor, hold, udp, mode, view, variables that are passed
+    Chosen = tuple[str, float, str, str, str, tuple[Passed, ...]]
     # (name, upstream, base URL's variable, variables of keys, file), commands, file:line
     Brokered = tuple[tuple[str, str, str, tuple[str, ...], str], tuple[tuple[str, bytes, Components], ...], str]
     # description, settings, rows, [(extends value, the file that says so, digest of the file found)],
     # digest of settings, rows, brokers and sinks, brokers, sinks
     Compiled = tuple[str, Chosen, list[Row], list[tuple[str, str, bytes]], bytes, list[Brokered], list[Sinking]]
 
-FORMAT = 8
+FORMAT = 9
 PLACEHOLDERS = (
     "workspace", "git_common", "home", "homes", "cache", "config", "data", "tmp", "state", "path_dirs",
     "self", "interpreter", "command",
@@ -134,7 +134,7 @@ def load(
         name,
         tuple(rules),
         _digest(policy, expansions, places, overlay, [*closed, *filter(None, ports)]),
-        Settings(*settings[:4], _passed_names(settings[4], expansions, places)),
+        Settings(*settings[:5], _passed_names(settings[5], expansions, places)),
         description=description,
         paths=tuple(files),
         logins=tuple(dict.fromkeys(logins)),

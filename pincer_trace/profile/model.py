@@ -235,11 +235,11 @@ class Decision:
 class Settings:
     """What a profile says beside its rules. `floor`: "full" is the kernel floor under every file effect; `hold`: for
     how many seconds a call waits for a person's answer; `udp`: whether there are UDP sockets, whose receivers nothing
-    can judge; `mode`: "observe" where the rules refuse nothing, and what they would refuse is recorded; `pass_env`:
-    variables that the command gets although they hold credentials.
+    can judge; `mode`: "observe" where the rules refuse nothing, and what they would refuse is recorded; `view`: how
+    much a view of a secret tells; `pass_env`: variables that the command gets although they hold credentials.
     """
 
-    __slots__ = ("floor", "hold", "mode", "pass_env", "udp")
+    __slots__ = ("floor", "hold", "mode", "pass_env", "udp", "view")
 
     def __init__(
         self,
@@ -247,12 +247,14 @@ class Settings:
         hold: float = 30.0,
         udp: str = UDP_REFUSED,
         mode: str = ENFORCE,
+        view: str = "default",
         pass_env: tuple[str, ...] = (),
     ) -> None:
         self.floor = floor
         self.hold = hold
         self.udp = udp
         self.mode = mode
+        self.view = view
         self.pass_env = pass_env
 
 

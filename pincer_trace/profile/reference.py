@@ -34,6 +34,8 @@ _KEYS: dict[object, dict[str, str]] = {
         "hold": "For how many seconds a call waits for an answer, with `--confirm ask`.",
         "udp": "Whether there are UDP sockets, whose receivers nothing can judge.",
         "mode": "`observe`: the rules refuse nothing; what they would refuse is done and recorded.",
+        "view": "How much a view of a secret tells: names and structure; the `lengths` of values, too; or "
+        "`strict-symbolic`, one handle and nothing else.",
     },
     source.RuleTable: {
         "effects": "Which effects it is about: names of effects, or groups.",

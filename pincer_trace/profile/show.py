@@ -175,6 +175,7 @@ def describe(profile: Profile) -> str:
         f"hold    {profile.settings.hold:g} s",
         *(["mode    observe: nothing is refused but by what is built in"] if profile.settings.mode == OBSERVE else []),
         f"udp     {profile.settings.udp}",
+        f"view    {profile.settings.view}",
         *([f"passes  {paths.display(', '.join(profile.settings.pass_env))}"] if profile.settings.pass_env else []),
     ]
     if profile.sinks:

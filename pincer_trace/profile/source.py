@@ -83,6 +83,7 @@ class SettingsTable(msgspec.Struct, forbid_unknown_fields=True):
     hold: Annotated[float, msgspec.Meta(ge=1, le=600)] | None = None  # seconds
     udp: Literal["refused", "unpoliced"] | None = None
     mode: Literal["enforce", "observe"] | None = None
+    view: Literal["default", "lengths", "strict-symbolic"] | None = None
 
 
 class ProfileFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -107,13 +108,14 @@ def compile_profile(path: str, content: bytes, places: Places) -> Compiled:
     reading = _Reading(places)
     reading.read(path, content, ())
     usual = model.Settings()
-    floor, hold, udp, mode = usual.floor, usual.hold, usual.udp, usual.mode
+    floor, hold, udp, mode, view = usual.floor, usual.hold, usual.udp, usual.mode, usual.view
     for table in reading.settings:
         floor = table.floor or floor
         hold = table.hold or hold
         udp = table.udp or udp
         mode = table.mode or mode
-    settings = (floor, hold, udp, mode, tuple(reading.passed))
+        view = table.view or view
+    settings = (floor, hold, udp, mode, view, tuple(reading.passed))
     rows = reading.rows if mode != model.OBSERVE else _asking(reading.rows)
     brokers = [broker for broker in reading.brokers.values() if broker[0][3]]
     sinks = [sinking for sinking in reading.sinks.values() if sinking[2]]

@@ -116,6 +116,17 @@ def test_p84_it_is_like_the_file_but_for_its_content_and_size(bench):
     os.close(write)
 
 
+@pytest.mark.parametrize("mode", ["lengths", "strict-symbolic"])
+def test_the_profile_says_how_much_it_tells(make_bench, mode):
+    shown = content(make_bench(f'[settings]\nview = "{mode}"\n' + PROFILE).call("openat", AT, b".env", RDONLY, 0))
+    lines = shown.decode().splitlines()
+    assert b"canary" not in shown
+    if mode == "lengths":
+        assert [line.partition("~")[2] for line in lines[:2]] == [str(len(SECRET)), str(len(b"canary-7true"))]
+    else:
+        assert len(lines) == 1 and "rest of the file" in lines[0]
+
+
 def test_nobody_can_change_it(bench):
     (number,) = bench.call("openat", AT, b".env", RDONLY, 0).numbers
     for flags in (WRONLY, RDWR, RDWR | os.O_TRUNC, RDWR | os.O_APPEND):

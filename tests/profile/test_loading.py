@@ -69,6 +69,7 @@ SINK = (
         ("[settings]\nhold = 0.5\n", 2, "settings: key 'hold': expected float >= 1.0"),
         ('[settings]\nhold = "long"\n', 2, "settings: key 'hold': expected float, got str"),
         ('[settings]\nudp = "open"\n', 2, "settings: key 'udp': 'open' is none of refused, unpoliced"),
+        ('[settings]\nview = "all"\n', 2, "settings: key 'view': 'all' is none of default, lengths, strict-symbolic"),
         ("[settings]\nflor = 1\n", 2, "settings: key 'flor' is not known; did you mean 'floor'?"),
         (PASS.replace("names", "name"), 2, "pass_env 1: key 'name' is not known; did you mean 'names'?"),
         (RULE + PASS + PASS.replace('"X"', "3"), 10, "pass_env 2: key 'names': expected str, got int"),
