@@ -27,8 +27,10 @@ class Output:
         if not name:
             raise UserError(f"{option}: a file is needed; nothing was started")
         self.option = option
-        self.path = os.path.realpath(name)
-        flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+        # An earlier run may have put a link there, which leads to anything of this user's
+        directory, last = os.path.split(os.path.abspath(name))
+        self.path = os.path.join(os.path.realpath(directory), last)
+        flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW
         self._is_new = False
         try:
             try:
@@ -37,8 +39,8 @@ class Output:
             except FileExistsError:
                 self._descriptor = os.open(self.path, flags)
         except OSError as error:
-            said = f"{option} {paths.display(name)}: cannot be written: {error.strerror}"
-            raise UserError(f"{said}; nothing was started") from None
+            why = "it is a link; name the file itself" if os.path.islink(self.path) else error.strerror
+            raise UserError(f"{option} {paths.display(name)}: cannot be written: {why}; nothing was started") from None
         if not os.path.isfile(self._descriptor):
             os.close(self._descriptor)
             raise UserError(f"{option} {paths.display(name)}: no regular file; nothing was started")

@@ -167,7 +167,7 @@ def _attend(front: int, told: socket.socket, pipes: _Pipes, data: bytes, timeout
             pipes.close("stdin")
         while selector.get_map():
             ready = selector.select(max(0.0, deadline - time.monotonic()))
-            if not ready and time.monotonic() >= deadline:
+            if time.monotonic() >= deadline:  # also while something is always ready: output without end
                 if late:
                     raise RuntimeError(f"the run was killed, and has not ended after {PATIENCE:g} s")
                 late, deadline = True, time.monotonic() + PATIENCE

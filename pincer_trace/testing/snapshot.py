@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import os
 import re
+import secrets
 
 from pincer_trace import paths
 
@@ -74,6 +74,7 @@ def write(file: Path, reviewed: str | None, lines: Sequence[Line]) -> None:
     for text in now:
         rows += [*comments.get(text, ()), text]
     file.parent.mkdir(exist_ok=True)
-    new = file.with_name(f".{file.name}.{os.getpid()}")
-    new.write_text("\n".join([*rows, *pending]) + "\n", encoding="utf-8")
+    new = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
+    with open(new, "x", encoding="utf-8") as out:  # never through a link that what ran has put there
+        out.write("\n".join([*rows, *pending]) + "\n")
     new.replace(file)

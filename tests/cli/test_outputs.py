@@ -156,10 +156,15 @@ def test_a_file_that_cannot_be_written_is_told_before_anything_starts(runner: su
     (runner.work / "fifo").touch()
     (runner.work / "fifo").unlink()
     os.mkfifo(runner.work / "fifo", 0o666)
+    (runner.work / "link").symlink_to(runner.home / ".bashrc")  # an earlier run may leave such a thing
+    (runner.work / "nowhere").symlink_to(runner.home / ".bash_login")
+    (runner.home / ".bashrc").write_text("the user's")
     for options, words in (
         (("--report", "none/x"), "--report none/x: cannot be written: No such file or directory; nothing was started"),
         (("--sarif", "."), "--sarif .: cannot be written: Is a directory; nothing was started"),
         (("--sarif", "fifo"), "--sarif fifo: "),
+        (("--report", "link"), "--report link: cannot be written: it is a link; name the file itself; nothing was"),
+        (("--sarif", "nowhere"), "--sarif nowhere: cannot be written: it is a link; name the file itself; nothing"),
         (("--report", ""), "--report: a file is needed; nothing was started"),
         (("--report", "x", "--sarif", "x"), "--report and --sarif name one file; nothing was started"),
         (("--report", "x", "--sarif", "none/y"), "--sarif none/y: cannot be written"),
@@ -169,7 +174,8 @@ def test_a_file_that_cannot_be_written_is_told_before_anything_starts(runner: su
         assert (done.status, done.out) == (125, ""), done
         assert done.err.startswith(f"pincer-trace: {words}"), done.err
         assert done.err.count("\n") == 1
-    assert sorted(os.listdir(runner.work)) == ["fifo"]
+    assert sorted(os.listdir(runner.work)) == ["fifo", "link", "nowhere"]
+    assert (runner.home / ".bashrc").read_text() == "the user's"
 
 
 CI = (support.REPOSITORY / "docs/ci.md").read_text()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pincer_trace.testing import Trace, launcher, supervise
+from pincer_trace.testing.snapshot import write
 
 pytest_plugins = ["pytester"]
 
@@ -162,6 +163,19 @@ def test_agent(pincer, tmp_path, which):
     pincer.snapshot(trace)
     pincer.snapshot(trace, "counted", counts=True)
 """
+
+
+def test_a_snapshot_is_written_through_no_link_that_what_ran_has_put_there(tmp_path: Path) -> None:
+    file = tmp_path / "snapshots/test_it.test_agent.txt"
+    file.parent.mkdir()
+    theirs = tmp_path / ".bashrc"
+    theirs.write_text("the user's")
+    file.symlink_to(theirs)
+    file.with_name(f".{file.name}.{os.getpid()}").symlink_to(theirs)  # whoever runs sees our number
+    write(file, None, [])
+    assert theirs.read_text() == "the user's"
+    assert not file.is_symlink()
+    assert file.read_text().startswith("# What this test was seen to do.")
 
 
 def test_a_snapshot_is_made_reviewed_and_held_against_each_run(pytester: pytest.Pytester) -> None:

@@ -6,6 +6,8 @@ import os
 import re
 import select
 import signal
+import socket
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -180,6 +182,20 @@ def test_after_the_timeout_nothing_is_left(pincer: Pincer, house: House) -> None
     else:
         pytest.fail(f"it never began: {trace.stdout}")
     assert re.search(r"^  sleep \(\d+\)$", str(late.value), re.M)
+
+
+def test_output_that_is_always_there_puts_off_no_timeout() -> None:
+    told, theirs = socket.socketpair()
+    with told, theirs, launcher._Pipes() as pipes, subprocess.Popen(["sleep", "1000"]) as run:
+        front = os.pidfd_open(run.pid)
+        os.write(pipes.theirs()[1], b"more")
+        theirs.send(b"0")
+        pipes.leave()
+        try:
+            assert launcher._attend(front, told, pipes, b"", 0.0).late
+        finally:
+            run.kill()
+            os.close(front)
 
 
 def is_alive(pid: int) -> bool:
