@@ -89,6 +89,8 @@ def _kept_back(lessons: Lessons) -> Iterator[str]:
         yield ""
     if lessons.more:
         yield f"# There was more of it than is kept apart: {paths.counted(lessons.more, 'decision')}."
+        if lessons.crowd:
+            yield "# So nothing below is taken as a whole: each name is written out."
         yield ""
 
 

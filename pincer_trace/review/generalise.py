@@ -5,7 +5,8 @@
 * Files that programs fill by themselves (caches, git's objects) are taken as a whole from the first.
 * Reads are told by the directory of a tool: they are open but for secrets, which the protections keep.
 
-A pattern that would cover what was kept back is not made: the names are written out instead.
+A pattern that would cover what was kept back is not made: the names are written out instead. So are all of them where
+more was kept back than can be compared.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pincer_trace.review.lessons import Deed, KeptBack
+    from pincer_trace.review.lessons import Deed, Lessons
 
 MANY = 5  # names made in a directory, from which on it counts as a whole
 _BY_THEMSELVES = frozenset({b"node_modules", b"__pycache__", b".pytest_cache", b".mypy_cache", b".ruff_cache",
@@ -77,8 +78,9 @@ class _Node:
 class Generaliser:
     """All patterns of some lessons."""
 
-    def __init__(self, kept_back: Iterable[KeptBack]) -> None:
-        self._shut = [each for each in kept_back if not each.by_protection]
+    def __init__(self, lessons: Lessons) -> None:
+        self._shut = [each for each in lessons.kept_back.values() if not each.by_protection]
+        self._crowd = lessons.crowd
         self._found: dict[tuple[str, bytes, str], Pattern] = {}
 
     def patterns(self, deeds: Iterable[Deed]) -> list[Pattern]:
@@ -132,7 +134,7 @@ class Generaliser:
         """Allow them by this pattern; by their own names where it would cover what was kept back."""
         if self._covers_kept(place, text, deeds):
             for deed in deeds:
-                plain = _joined([globs.escape(name) for name in deed.below])
+                plain = _plain(deed)
                 if not self._covers_kept(place, plain, [deed]):
                     self._put_in(place, plain, [deed])
             return
@@ -157,6 +159,8 @@ class Generaliser:
             pattern.add(deed)
 
     def _covers_kept(self, place: str, text: bytes, deeds: list[Deed]) -> bool:
+        if self._crowd and any(text != _plain(deed) or deed.name in self._crowd for deed in deeds):
+            return True
         names = {deed.effect for deed in deeds}
         for kept in self._shut:
             if kept.deed.effect not in names:
@@ -185,6 +189,10 @@ def _is_whole(place: str, node: _Node, names: list[bytes]) -> bool:
     if is_temporary(place, names) and node.below and any(deed.made for deed in node.deeds):
         return True
     return len(node.made) >= MANY and (len(names) > 1 or place not in ("", "home", "config", "data"))
+
+
+def _plain(deed: Deed) -> bytes:
+    return _joined([globs.escape(name) for name in deed.below])
 
 
 def _joined(names: list[bytes]) -> bytes:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pincer_trace.ledger.read import Record, Tell
     from pincer_trace.review.past import Past
 
+    Name = tuple[str, str, tuple[bytes, ...]]
+
 MAKES = frozenset({effects.CREATE, effects.MKDIR, effects.SYMLINK, effects.LINK, effects.MKNOD, effects.BIND})
 # What goes with it: whether a file was there, and empty, says nothing about the next time; what may be renamed may go.
 _ALSO = {
@@ -69,6 +71,11 @@ class Deed:
         self.made = self.own = self.bound = self.whole = False
         self.pattern: list[bytes] = []
 
+    @property
+    def name(self) -> Name:
+        """The effect, and where."""
+        return self.effect, self.place, tuple(self.below)
+
 
 class KeptBack:
     """What is not taken over by itself: `decision` stands against it. `by_protection`: the learned profile has that,
@@ -87,11 +94,15 @@ class KeptBack:
 
 
 class Lessons:
-    """Give it every session with `add`."""
+    """Give it every session with `add`.
+
+    `crowd` names what was kept back beyond what is told apart: a run could hide one thing behind thousands of others.
+    """
 
     def __init__(self) -> None:
         self.deeds: list[Deed] = []
         self.kept_back: dict[tuple[str, bytes, str], KeptBack] = {}
+        self.crowd: set[Name] = set()
         self.decisions = self.left = self.more = 0
         self.pasts: list[Past] = []
         self.damage: list[tuple[str, list[Record]]] = []
@@ -237,6 +248,12 @@ class _Session:
         if kept is None:
             if len(lessons.kept_back) >= _MOST_KEPT_BACK:
                 lessons.more += 1
+                if not protected:
+                    lessons.crowd.add(self._deed(record, effect, path).name)
+                    if len(lessons.crowd) > _MOST:
+                        raise UserError(
+                            f"session {self._id} was refused more than {_MOST} names: too many to learn from"
+                        )
                 return
             kept = lessons.kept_back[key] = KeptBack(
                 self._deed(record, effect, path), path, decision, self._naming, by_protection=protected

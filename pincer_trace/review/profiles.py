@@ -58,7 +58,7 @@ def learn(sessions: tuple[str, ...], output: str | None, protections: str | None
             lessons.add(past, keeps, progress.tell)
     for path, damage in lessons.damage:
         complain_of(path, damage)
-    patterns = Generaliser(lessons.kept_back.values()).patterns(lessons.deeds)
+    patterns = Generaliser(lessons).patterns(lessons.deeds)
     text = draft(lessons, patterns, keeps)
     if output is None:
         print(text, end="")

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pincer_trace.profile import ALLOW, Facts, load
+from pincer_trace.review import lessons
 from pincer_trace.review.draft import draft
 from pincer_trace.review.generalise import MANY, Generaliser
 from pincer_trace.review.lessons import Lessons
@@ -18,11 +19,11 @@ from .conftest import PROFILE
 
 def learned(*ones, keeps=None):
     """The text of the profile, and what was learned."""
-    lessons = Lessons()
+    found = Lessons()
     for one in ones:
-        lessons.add(one.past(), str(keeps or one.file))
-    patterns = Generaliser(lessons.kept_back.values()).patterns(lessons.deeds)
-    return draft(lessons, patterns, str(keeps or ones[0].file)), lessons
+        found.add(one.past(), str(keeps or one.file))
+    patterns = Generaliser(found).patterns(found.deeds)
+    return draft(found, patterns, str(keeps or ones[0].file)), found
 
 
 def loaded(text, one):
@@ -97,8 +98,8 @@ def test_temporary_things_are_allowed_by_pattern_and_changed_only_when_own(made)
     one.allow("create", b"/tmp/of-the-session/tmpzc6_uwiq/x", "old.toml:8")
     facts = [["own", "/tmp/of-the-session", True]]
     one.allow("unlink", b"/tmp/of-the-session/tmpzc6_uwiq/x", "old.toml:13", facts=facts)
-    text, lessons = learned(one)
-    assert not lessons.kept_back
+    text, found = learned(one)
+    assert not found.kept_back
     rules = tomllib.loads(text)["rule"]
     found = {rule.get("when"): set(rule["effects"]) for rule in rules if "{tmp}/tmp????????/**" in rule["paths"]}
     assert found == {None: {"create", "mkdir"}, "own": {"truncate", "unlink", "write"}}
@@ -122,8 +123,8 @@ reason = "all of it"
     other.allow("read", other.at("key.pem"), "old.toml:2")
     other.allow("write", b"/etc/crontab", "old.toml:2")
     other.allow("connect", b"//203.0.113.9:443", "old.toml:2")
-    text, lessons = learned(other, keeps=keeps)
-    assert len(lessons.kept_back) >= 5
+    text, found = learned(other, keeps=keeps)
+    assert len(found.kept_back) >= 5
     first = text.index("KEPT BACK")
     assert first < text.index("# What the runs did")
     assert "[[rule]]" not in "\n".join(
@@ -150,8 +151,8 @@ def test_what_was_refused_is_kept_back(made):
     one = made()
     one.allow("create", one.at("a"))
     one.deny("create", b"/etc/x", "", reason="no rule allows it")
-    text, lessons = learned(one)
-    assert [each.path for each in lessons.kept_back.values()] == [b"/etc/x"]
+    text, found = learned(one)
+    assert [each.path for each in found.kept_back.values()] == [b"/etc/x"]
     assert "refused in that run" in text
 
 
@@ -165,6 +166,22 @@ def test_no_pattern_covers_what_was_kept_back(made):
     profile = loaded(text, one)
     assert profile.judge("create", one.at("d/evil"), Facts()).verdict != ALLOW
     assert profile.judge("create", one.at("d/a"), Facts()).verdict == ALLOW
+
+
+def test_no_crowd_of_refusals_hides_one_from_the_patterns(made):
+    """The same after more refusals than are told apart: nothing is taken as a whole any more."""
+    one = made()
+    for letter in "abcdefghij":
+        one.allow("create", one.at(f"d/{letter}"))
+    for number in range(lessons._MOST_KEPT_BACK):
+        one.deny("create", b"/etc/%d" % number, "", reason="no rule allows it")
+    one.deny("create", one.at("d/evil"), "", reason="no rule allows it")
+    one.deny("create", one.at("d/j"), "", reason="no rule allows it, any more")
+    text, _ = learned(one)
+    profile = loaded(text, one)
+    verdicts = [profile.judge("create", one.at(f"d/{name}"), Facts()).verdict for name in ("a", "evil", "j")]
+    assert [verdict == ALLOW for verdict in verdicts] == [True, False, False]
+    assert "each name is written out" in text
 
 
 def test_two_runs_make_one_profile(made):
