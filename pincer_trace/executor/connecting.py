@@ -140,7 +140,8 @@ class Connecting:
                 # As natively, for who waits for a server tries again; and at port 0 there never is one
                 return call.now(peers.inet_address(call.socket.family, host, 0))
             authority.insist(call.task, CONNECT, target, judgement)
-        return self._perform(call, target, judgement, call.address)
+        # No address would mean another one as soon as another thread has bound the socket
+        return self._perform(call, target, judgement, peers.with_host(call.address, host))
 
     def _to_name(self, call: Connection, host: bytes, port: int) -> object:
         if self._naming is None:

@@ -110,6 +110,13 @@ def inet_address(family: int, host: bytes, port: int) -> bytes:
     return head + bytes(4) + (host if len(host) == 16 else inet.MAPPED + host) + bytes(4)
 
 
+def with_host(address: bytes, host: bytes) -> bytes:
+    """The same struct sockaddr with that host (4 or 16 bytes) in it: what was judged, whatever a socket is bound to."""
+    if family_of(address) == table.AF_INET:
+        return address[:4] + host + address[8:]
+    return address[:8] + (host if len(host) == 16 else inet.MAPPED + host) + address[24:]
+
+
 def host_peer(host: bytes, port: int) -> bytes:
     """How rules call a host by its address (4 or 16 bytes)."""
     return f"//{inet.written(host)}:{port}".encode()

@@ -73,7 +73,7 @@ listen 50 201 allow
 getsockname 51 204 allow
 getpeername 52 205 allow
 socketpair 53 199 registers
-setsockopt 54 208 allow
+setsockopt 54 208 registers
 getsockopt 55 209 allow
 clone 56 220 registers
 fork 57 - allow
@@ -583,6 +583,10 @@ REGISTER_RULES = (
     *(  # connects without connect (P71)
         RegisterRule(name, "refuse:EOPNOTSUPP", _flag(index, _MSG_FASTOPEN))
         for name, index in (("sendto", 3), ("sendmsg", 2), ("sendmmsg", 3))
+    ),
+    *(  # packets would go to another host than the one that is connected to, which answers in its place (P71)
+        RegisterRule("setsockopt", "refuse:EPERM", _low(1, level), _low(2, option))
+        for level, option in ((0, 4), (41, 57), (41, 6))  # IP_OPTIONS, IPV6_RTHDR, IPV6_2292PKTOPTIONS
     ),
     *(  # effects on other processes (P69): pid 0 is the caller itself
         RegisterRule(name, "notify:others", _other_than(index, value))

@@ -224,6 +224,33 @@ report()
     assert ["bound", True] in next(e for e in result.decisions if e["effect"] == "connect")["facts"]
 
 
+def test_p48_no_address_is_judged_and_another_one_reached(runner: support.Runner) -> None:
+    """0.0.0.0 means what the socket is bound to, which another thread binds meanwhile."""
+    with socket.create_server(("127.0.0.2", 0)) as stranger:
+        stranger.setblocking(False)
+        found, _ = attack(
+            runner,
+            """
+import random, socket, threading, time
+port = int(sys.argv[1])
+own = socket.create_server(("127.0.0.1", port), backlog=200)
+with socket.socket() as s: note("openly", word(-errno_of(s.connect, ("127.0.0.2", port))))
+def later(s, after): time.sleep(after); errno_of(s.bind, ("127.0.0.2" if s.family == socket.AF_INET else "::ffff:127.0.0.2", 0))
+ends = []
+for family, nothing in (socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::ffff:0.0.0.0"):
+    for _ in range(60):
+        with socket.socket(family) as s:
+            binds = threading.Thread(target=later, args=(s, random.random() * 0.003)); binds.start()
+            ends.append(word(-errno_of(s.connect, (nothing, port)))); binds.join()
+note("ends", sorted(set(ends))); report()
+""",
+            str(stranger.getsockname()[1]),
+        )
+        assert found["openly"] == "EACCES" and "ok" in found["ends"], found
+        with pytest.raises(BlockingIOError):
+            stranger.accept()
+
+
 TALK = b"""
 import asyncio, http.server, os, shutil, subprocess, sys, threading, urllib.request
 os.mkdir("site"); open("site/f", "w").write("content")
