@@ -71,18 +71,26 @@ def put(resolver: Resolver, place: Place, content: bytes, prepare: Callable[[int
 
 def take_over(opened: int, replaced: os.stat_result) -> None:
     """Mode and owner of the file whose place it takes, as far as its writer may set them."""
-    own(opened, replaced)
-    os.fchmod(opened, stat.S_IMODE(replaced.st_mode))
+    os.fchmod(opened, own(opened, replaced))
 
 
-def own(opened: int, like: os.stat_result) -> None:
-    """Owner and group of that one, as far as the writer may set them."""
-    found = os.fstat(opened)
-    if (found.st_uid, found.st_gid) != (like.st_uid, like.st_gid):
-        try:
-            os.fchown(opened, like.st_uid, like.st_gid)
-        except PermissionError:
-            pass  # as for any program that writes a file anew
+def own(opened: int, like: os.stat_result) -> int:
+    """Owner and group of that one, as far as the writer may set them; the mode that is to be set behind it. What the
+    group may do there is no other group's to do.
+    """
+    found, mode = os.fstat(opened), stat.S_IMODE(like.st_mode)
+    if (found.st_uid, found.st_gid) == (like.st_uid, like.st_gid):
+        return mode
+    try:
+        os.fchown(opened, like.st_uid, like.st_gid)
+        return mode
+    except PermissionError:
+        pass  # the owner is the writer's user, as for any program that writes a file anew
+    try:
+        os.fchown(opened, -1, like.st_gid)
+    except PermissionError:
+        mode = mode & ~stat.S_IRWXG | (mode & stat.S_IRWXO) << 3
+    return mode & ~(stat.S_ISUID | stat.S_ISGID)
 
 
 class Attributes:
@@ -108,11 +116,11 @@ class Attributes:
 
     def give(self, copy: int) -> None:
         """Set them on another file, but for the times. Raises OSError."""
-        own(copy, self._found)
+        mode = own(copy, self._found)
         with _without_attributes():
             for name, value in self._named:
                 os.setxattr(copy, name, value)
-        os.fchmod(copy, self.mode)
+        os.fchmod(copy, mode)
 
     def give_all(self, copy: int) -> None:
         """The same with the times."""

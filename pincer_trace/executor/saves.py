@@ -213,6 +213,7 @@ class Saves:
         put(c.resolver, place, save.content, prepare, replaces=save.before is not None)
         after = os.stat(name, dir_fd=parent, follow_symlinks=False)
         c.secrets.saved(save.path, save.before, after, save.content)
+        c.authority.met()  # its number and change time may be those of a file that was let pass in this instant
         if save.before is not None:
             c.provenance.forget(save.before)
         if c.authority.denials is not None:

@@ -12,6 +12,8 @@ import pytest
 from executor.faults import Faults
 from executor.test_views import PROFILE, content, is_view, refused
 
+from pincer_trace.executor.fresh import own
+
 AT = -100
 RDONLY, WRONLY, RDWR = os.O_RDONLY, os.O_WRONLY, os.O_RDWR
 CREAT, TRUNC, APPEND, EXCL = os.O_CREAT, os.O_TRUNC, os.O_APPEND, os.O_EXCL
@@ -133,6 +135,37 @@ def test_mode_and_owner_are_kept_and_it_is_another_object(bench):
         assert after.st_nlink == 1
     os.close(pin)
     assert sorted(os.listdir(".")) == [".env", "dir", "file"]
+
+
+def test_what_was_let_pass_is_judged_anew_behind_a_save(bench):
+    """The new object may have the number, and on a coarse clock the change time, of a file that is gone by now."""
+    text = view(bench)
+    make(bench, b"staging", text)
+    bench.call("openat", AT, b"file", RDONLY, 0)
+    assert bench.reads.hot
+    assert bench.call("rename", b"staging", b".env").succeeded
+    assert not bench.reads.hot
+
+
+def test_no_other_group_may_what_the_group_of_the_file_may(tmp_path):
+    """The writer of another user's file can keep neither its owner nor, where it is not in it, its group."""
+    writer, group, stranger = os.geteuid() or 61234, os.getegid(), 61501
+
+    def like(mode: int, group: int) -> os.stat_result:
+        return os.stat_result((stat.S_IFREG | mode, 0, 0, 1, 61500, group, 0, 0, 0, 0))
+
+    opened = os.open(tmp_path / "made", os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        os.fchown(opened, writer, -1)
+        os.seteuid(writer)
+        assert own(opened, like(0o640, stranger)) == 0o600
+        assert own(opened, like(0o664, stranger)) == 0o644
+        assert own(opened, like(0o4760, group)) == 0o760
+        assert own(opened, os.fstat(opened)) == 0o600
+        assert os.fstat(opened).st_gid == group
+    finally:
+        os.seteuid(os.getuid())
+        os.close(opened)
 
 
 def test_a_second_save_of_the_same_view(bench):
