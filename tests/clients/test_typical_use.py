@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -193,33 +194,25 @@ def test_smolagents_in_typical_use(runner: support.Runner, real_home: Path, pyth
     assert (tree / "a.txt").read_text() == "two\n"
 
 
-@pytest.fixture(scope="session")
-def codex() -> Path:
-    """The client's binary. Skips, visibly, where npm is missing or cannot reach its registry."""
-    folder = cache() / "codex"
-
-    def installed() -> list[Path]:
-        return sorted((folder / "node_modules/@openai").glob("codex-linux-*/vendor/*/bin/codex"))
-
-    if not installed():
+def from_npm(name: str, package: str) -> Path:
+    """The folder of modules with this package, kept for later runs. Skips, visibly, where it cannot be had."""
+    folder = cache() / name
+    modules = folder / "node_modules"
+    if not (modules / package).exists():
         npm = shutil.which("npm")
         if npm is None:
             pytest.skip("npm is missing (Debian package npm)")
         folder.mkdir(parents=True, exist_ok=True)
-        words = [
-            npm,
-            "install",
-            "--prefix",
-            str(folder),
-            "--no-audit",
-            "--no-fund",
-            "--loglevel=error",
-            "@openai/codex",
-        ]
+        words = [npm, "install", "--prefix", str(folder), "--no-audit", "--no-fund", "--loglevel=error", package]
         done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=600)
-        if done.returncode != 0 or not installed():
-            pytest.skip(f"npm cannot install @openai/codex: {done.stderr.strip()[-300:]}")
-    return installed()[0]
+        if done.returncode != 0 or not (modules / package).exists():
+            pytest.skip(f"npm cannot install {package}: {done.stderr.strip()[-300:]}")
+    return modules
+
+
+@pytest.fixture(scope="session")
+def codex() -> Path:
+    return sorted(from_npm("codex", "@openai/codex").glob("@openai/codex-linux-*/vendor/*/bin/codex"))[0]
 
 
 @pytest.mark.skipif(bool(support.PREFIX), reason="nothing is refused natively")
@@ -249,3 +242,46 @@ def test_codex_in_typical_use(runner: support.Runner, real_home: Path, codex: Pa
     saved = [entry["path"] for entry in result.decisions if entry["effect"] in ("create", "rename")]
     assert any(f"{real_home}/.codex/sessions/" in path for path in saved)
     assert (tree / "a.txt").read_text() == "two\n"
+
+
+@pytest.fixture(scope="session")
+def opencode() -> Path:
+    """What npm's `opencode` leads to."""
+    return (from_npm("opencode", "opencode-ai") / ".bin/opencode").resolve()
+
+
+@pytest.mark.skipif(bool(support.PREFIX), reason="nothing is refused natively")
+def test_opencode_in_typical_use(runner: support.Runner, real_home: Path, opencode: Path) -> None:
+    """Refused: a package from the registry, and a line in the settings of its snapshots, made all the same."""
+    tree = linked(runner)
+    note = tree / "note.txt"
+    turns = [
+        [say("I look."), use("read", filePath=str(tree / "a.txt"))],
+        [use("edit", filePath=str(tree / "a.txt"), oldString="one", newString="two")],
+        [use("write", filePath=str(note), content="alpha\n")],
+        *([use("bash", command=step, description="step")] for step in STEPS),
+        [say("All done.")],
+    ]
+    with MessagesApi(turns) as api:
+        result = runner.supervise(
+            [str(opencode), "run", "--model", "anthropic/claude-sonnet-4-5", "--format", "json", "Do it."],
+            options=(),
+            env={"ANTHROPIC_API_KEY": "test-key-of-no-account", "ANTHROPIC_BASE_URL": f"{api.url}/v1"},
+            cwd=tree,
+            timeout=240,
+        )
+        assert result.status == 0, result
+        results = max((tool_results(request) for request in api.requests), key=len)
+        assert set(api.keys) == {"test-key-of-no-account"}  # by the broker
+    assert '"text":"All done."' in result.out
+    assert len(results) == len(turns) - 1
+    assert [words for failed, words in results if failed] == []
+    assert "profile opencode, by the name of the program" in result.err
+    harmless = re.compile(r".*: (connect //registry\.npmjs\.org:443|rename \S+/opencode/snapshot/\S+/config): ")
+    assert [line for line in refused(result) if not harmless.match(line)] == []
+    saved = [entry["path"] for entry in result.decisions if entry["effect"] in ("create", "rename")]
+    state = f"{real_home}/.local/share/opencode/"
+    assert any(path.startswith(state + "opencode.db") for path in saved)
+    assert any(path.startswith(state + "snapshot/") and "/objects/" in path for path in saved)
+    assert (tree / "a.txt").read_text() == "two\n"
+    assert os.listdir(tree / "node_modules")
