@@ -16,7 +16,7 @@ from pincer_trace.executor.commit import commit
 from pincer_trace.executor.context import ANSWERED
 from pincer_trace.executor.outcome import Outcome
 from pincer_trace.gateway import hosts, peers
-from pincer_trace.kernel import inet, libc, sockdiag, table
+from pincer_trace.kernel import inet, libc, routes, sockdiag, table
 from pincer_trace.profile import addresses
 from pincer_trace.twin import codes
 from pincer_trace.twin.confirmation import Asked
@@ -106,7 +106,7 @@ class Naming:
             return _Place(host, permission=judgement)
         rule = judgement.rule
         about_it = judgement.code not in _BY_RULES or (rule is not None and not addresses.is_any(rule.pattern))
-        if inet.is_far(host) and not about_it:
+        if inet.is_far(host) and not about_it and not routes.is_own(host):
             return _Place(host)
         judgement.reason = f"{name.decode()} leads there: {judgement.reason}"
         return _Place(host, refusal=judgement)

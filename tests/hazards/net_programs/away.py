@@ -28,16 +28,18 @@ class _Away(support.Identity):
 
 
 class Internet:
-    """Names, servers, and a note of what they saw."""
+    """Names, servers, and a note of what they saw. Public addresses are another machine's, but for those in `here`."""
 
-    def __init__(self, runner: support.Runner, zone: dict[str, Any], listen: list[tuple[str, int]]) -> None:
+    def __init__(
+        self, runner: support.Runner, zone: dict[str, Any], listen: list[tuple[str, int]], here: tuple[str, ...] = ()
+    ) -> None:
         if os.geteuid() != 0:
             pytest.skip("a network namespace of its own needs root")
         if shutil.which("ip") is None:
             pytest.skip("ip is missing (Debian package iproute2)")
         self._runner = runner
         self.log = runner.base / "internet.log"
-        world = {"zone": zone, "listen": listen, "log": str(self.log)}
+        world = {"zone": zone, "listen": listen, "here": here, "log": str(self.log)}
         words = ["unshare", "-n", "-m", "--", sys.executable, "-I", INTERNET, json.dumps(world), "--"]
         self._away = _Away(runner.identity, words)
 

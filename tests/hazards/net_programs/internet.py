@@ -3,12 +3,15 @@ namespace (`unshare -n -m`).
 
 WORLD is JSON: `zone`, names and their addresses, or a list of such lists for one answer after the other; `listen`, the
 [address, port] of servers, which answer each connection with their address; `log`, a file: what was asked and who was
-connected, a line each. All addresses are this machine's in there; the resolver, at 127.0.0.1, has no answer at all
+connected, a line each. Public addresses are another machine's in there: one more network namespace at the other end of
+a cable; those in `here` and all others are this machine's. The resolver, at 127.0.0.1, has no answer at all
 to names that begin with `silent.`.
 """
 
 from __future__ import annotations
 
+import ctypes
+import ipaddress
 import json
 import os
 import signal
@@ -75,6 +78,51 @@ def listen(address: str, port: int, note) -> None:
     threading.Thread(target=serve, daemon=True).start()
 
 
+def run(words: str) -> None:
+    subprocess.run(words.split(), check=True)
+
+
+def quiet() -> None:
+    """No address waits for others to object. The files are those of the namespace of this thread."""
+    with open("/proc/sys/net/ipv6/conf/default/accept_dad", "w") as setting:
+        setting.write("0")
+
+
+def far_away(listening: list[tuple[str, int]], note) -> None:
+    """Servers of another machine: a thread's namespace of its own."""
+    thread: list[int] = []
+    apart, cabled = threading.Event(), threading.Event()
+    served = threading.Event()
+
+    def serve() -> None:
+        if ctypes.CDLL(None, use_errno=True).unshare(0x40000000):  # CLONE_NEWNET
+            raise OSError(ctypes.get_errno(), "unshare")
+        quiet()
+        thread.append(threading.get_native_id())
+        apart.set()
+        cabled.wait()
+        for address in sorted({address for address, _ in listening}):
+            run(f"ip addr add {address} dev there {'nodad' if ':' in address else ''}")
+        run("ip link set there up")
+        run("ip route add 198.51.100.1 dev there")
+        run("ip -6 route add 2001:db8::1 dev there")
+        for address, port in listening:
+            listen(address, port, note)
+        served.set()
+
+    threading.Thread(target=serve, daemon=True).start()
+    apart.wait()
+    quiet()
+    run(f"ip link add here type veth peer name there netns /proc/{os.getpid()}/task/{thread[0]}/ns/net")
+    run("ip addr add 198.51.100.1 dev here")
+    run("ip addr add 2001:db8::1 dev here nodad")
+    run("ip link set here up")
+    for address in sorted({address for address, _ in listening}):
+        run(f"ip {'-6' if ':' in address else ''} route add {address} dev here")
+    cabled.set()
+    served.wait()
+
+
 def main() -> int:
     world = json.loads(sys.argv[1])
     log = os.open(world["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -83,7 +131,8 @@ def main() -> int:
         os.write(log, f"{line}\n".encode())
 
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    here = {address for address, _ in world["listen"]} | set(world.get("here", ()))
+    far = [(a, port) for a, port in world["listen"] if ipaddress.ip_address(a).is_global and a not in world["here"]]
+    here = {address for address, _ in world["listen"]} - {address for address, _ in far} | set(world["here"])
     for address in sorted(here - {"127.0.0.1", "::1"}):
         subprocess.run(["ip", "addr", "add", address, "dev", "lo", *(["nodad"] if ":" in address else [])], check=True)
     with tempfile.NamedTemporaryFile("w") as conf:
@@ -93,7 +142,9 @@ def main() -> int:
         subprocess.run(["mount", "--bind", conf.name, "/etc/resolv.conf"], check=True)
         dns(world, note)
         for address, port in world["listen"]:
-            listen(address, port, note)
+            if address in here:
+                listen(address, port, note)
+        far_away(far, note)
         child = subprocess.Popen(sys.argv[3:])
         signal.signal(signal.SIGTERM, lambda *_: child.terminate())
         return child.wait()
