@@ -51,6 +51,8 @@ MAXIMUM_FILE = 1 << 20
 _SELF_REASON = "pincer-trace itself: what it runs from and keeps is closed to what it supervises"
 _TOLD_REASON = "pincer-trace itself: what it tells to what it supervises"
 _READ = frozenset({effects.READ})
+# The same of a home that a later run may have (tests give theirs one): what lies there then loosens that run
+_OTHER_HOMES = (b"/**/.config/pincer-trace/**", b"/**/.local/state/pincer-trace/**")
 _SESSION_NAME = b"/????????-??????-??????"  # as `ledger.session` names its directories
 
 
@@ -127,6 +129,10 @@ def load(
         kept.append(os.fsencode(os.path.realpath(cache_directory)))
     closed = tuple(dict.fromkeys((*places.own, *kept)))
     rules += [_below_rule(effects.CHANGES, directory, DENY, _SELF_REASON, "built in", BUILT_IN) for directory in closed]
+    rules += [
+        Rule(effects.CHANGES, pattern, globs.components(pattern), DENY, _SELF_REASON, "built in", tier=BUILT_IN)
+        for pattern in _OTHER_HOMES
+    ]
     for directory in places.extra:
         rules += _session_rules(directory)
     name = name_or_path if not is_file(name_or_path) else os.path.basename(name_or_path).removesuffix(".toml")

@@ -198,6 +198,20 @@ def test_output_that_is_always_there_puts_off_no_timeout() -> None:
             os.close(front)
 
 
+def test_p81_one_run_prepares_no_home_for_the_next(pincer: Pincer, house: House) -> None:
+    (house.home / "kept").write_text("mine")
+    rule = 'effects = ["change"]\npaths = ["/**"]\nverdict = "allow"\nreason = "mine"'
+    script = f"""
+        mkdir -p next/.local/state; mkdir -p made/pincer-trace/profiles; mv made next/.config
+        mkdir -p next/.config/pincer-trace/profiles; mkdir -p next/.local/state/pincer-trace/compiled
+        echo '[[rule]]\n{rule}' > next/.config/pincer-trace/profiles/default.toml; echo mine too > {house.home}/kept"""
+    for home in (house.work.parent / "first", house.work / "next"):
+        trace = pincer.run(["sh", "-c", script], cwd=house.work, home=home)
+        trace.assert_denied("write", house.home / "kept")
+    trace = pincer.run(["sh", "-c", "mkdir -p .config/other && echo > .config/other/x"], cwd=house.work)
+    trace.assert_exit(0)
+
+
 def is_alive(pid: int) -> bool:
     """Whether it has not ended; one that only waits to be reaped by us has."""
     try:
