@@ -17,6 +17,7 @@ AGENTS = {
         b"**/share/claude/versions/*",
     ),
     "codex": (b"**/codex", b"**/node_modules/@openai/codex*/**"),
+    "gemini": (b"**/gemini", b"**/node_modules/@google/gemini-cli*/**"),
     "opencode": (b"**/opencode", b"**/node_modules/opencode-*/**"),
     "python-agent": tuple(
         b"**/bin/" + name for name in (b"mini", b"mini-e", b"mini-extra", b"mini-swe-agent", b"smolagent", b"webagent")

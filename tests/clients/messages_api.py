@@ -91,6 +91,10 @@ class MessagesApi:
         """One answer, as the API cuts it."""
         return events(message)
 
+    def is_streamed(self, request: dict[str, Any]) -> bool:
+        """Whether the answer is wanted as a stream."""
+        return bool(request.get("stream"))
+
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """The assistant message for one request."""
         if request.get("tools"):
@@ -167,11 +171,13 @@ class MessagesApi:
                     return self.refuse()
                 request = json.loads(self.read())
                 api.requests.append(request)
-                api.keys.append(self.headers.get("x-api-key") or self.headers.get("authorization") or "")
+                sent = (self.headers.get(name) for name in ("x-api-key", "x-goog-api-key", "authorization"))
+                api.keys.append(next(filter(None, sent), ""))
                 message = api.answer(request)
-                if not request.get("stream"):
+                if not api.is_streamed(request):
                     return self.reply(200, "application/json", json.dumps(message).encode())
-                lines = (f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in api.stream(message))
+                named = ((f"event: {each['type']}\n" if "type" in each else "", each) for each in api.stream(message))
+                lines = (f"{name}data: {json.dumps(each)}\n\n" for name, each in named)
                 return self.reply(200, "text/event-stream", "".join(lines).encode())
 
         return Handler

@@ -20,6 +20,7 @@ import pytest
 import support
 
 sys.path.insert(0, str(Path(__file__).parent))
+import gemini_api as gemini_model
 from messages_api import MessagesApi, say, tool_results, use
 from responses_api import ResponsesApi, call, outputs
 from responses_api import say as answer
@@ -284,4 +285,53 @@ def test_opencode_in_typical_use(runner: support.Runner, real_home: Path, openco
     assert any(path.startswith(state + "opencode.db") for path in saved)
     assert any(path.startswith(state + "snapshot/") and "/objects/" in path for path in saved)
     assert (tree / "a.txt").read_text() == "two\n"
+    assert os.listdir(tree / "node_modules")
+
+
+@pytest.fixture(scope="session")
+def gemini() -> Path:
+    """What npm's `gemini` leads to, a script for Node."""
+    return (from_npm("gemini", "@google/gemini-cli") / ".bin/gemini").resolve()
+
+
+@pytest.mark.skipif(bool(support.PREFIX), reason="nothing is refused natively")
+def test_gemini_in_typical_use(runner: support.Runner, real_home: Path, gemini: Path) -> None:
+    """Its statistics of use are refused, which harms nobody; nothing else is."""
+    tree = linked(runner)
+    path, note = str(tree / "a.txt"), str(tree / "note.txt")
+    identity = "git config user.name a && git config user.email a@x"  # it gives git none of the user's settings
+    call = gemini_model.call
+    turns = [
+        [gemini_model.say("I look."), call("read_file", file_path=path)],
+        [call("replace", file_path=path, old_string="one", new_string="two", instruction="two")],
+        [call("write_file", file_path=note, content="alpha\n")],
+        *([call("run_shell_command", command=step, description="step")] for step in (identity, *STEPS)),
+        [gemini_model.say("All done.")],
+    ]
+    settings = real_home / ".gemini/settings.json"
+    settings.parent.mkdir()
+    settings.write_text('{"security": {"auth": {"selectedType": "gemini-api-key"}}}')
+    for made in (settings.parent, settings):
+        os.chown(made, runner.identity.uid, runner.identity.gid)
+    env = {"GEMINI_API_KEY": "test-key-of-no-account", "GEMINI_CLI_TRUST_WORKSPACE": "true"}
+    with gemini_model.GeminiApi(turns) as api:
+        command = [str(gemini), "-m", gemini_model.MODEL, "--approval-mode", "yolo", "--output-format", "json", "-p"]
+        result = runner.supervise(
+            [*command, "Do it."],
+            options=("--allow-net", api.url.partition("//")[2]),
+            env={**env, "GOOGLE_GEMINI_BASE_URL": api.url},
+            cwd=tree,
+            timeout=240,
+        )
+        assert result.status == 0, result
+        told = max((gemini_model.responses(request) for request in api.requests), key=len)
+        assert set(api.keys) == {"test-key-of-no-account"}
+    assert json.loads(result.stdout)["response"] == "All done."
+    assert len(told) == len(turns) - 1
+    assert [words for words in told if "error" in words or "Exit Code: " in words["output"]] == []
+    assert "profile gemini, by the name of the program" in result.err
+    assert [line for line in refused(result) if "connect //play.googleapis.com:443: " not in line] == []
+    saved = [entry["path"] for entry in result.decisions if entry["effect"] in ("create", "rename")]
+    assert any(f"{real_home}/.gemini/tmp/" in path and "/chats/" in path for path in saved)
+    assert Path(path).read_text() == "two\n"
     assert os.listdir(tree / "node_modules")
