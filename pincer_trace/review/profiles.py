@@ -13,6 +13,9 @@ from pincer_trace.ui import arguments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pincer_trace.profile.model import Settings
     from pincer_trace.review.past import Past
 
 _DEFAULT = "default"
@@ -150,8 +153,8 @@ def _replay(past: Past, name: str, as_json: bool) -> bool:
 def diff(one: str, other: str, command: str | None) -> int:
     """Show what the second profile decides differently, effect by effect.
 
-    Where it allows more comes first. Each pattern of either is tried, as it stands here and now. The exit status is 1
-    if something differs.
+    Settings come first, then where it allows more. Each pattern of either is tried, as it stands here and now. The exit
+    status is 1 if something differs.
     """
     from pincer_trace.cli import Printer, places_for
     from pincer_trace.profile import load
@@ -159,8 +162,12 @@ def diff(one: str, other: str, command: str | None) -> int:
     from pincer_trace.profile.show import effects_of
 
     places = places_for(command)
-    found = differences(load(one, places), load(other, places))
+    first, second = load(one, places), load(other, places)
+    found = differences(first, second)
     printer = Printer()
+    settings = list(_settings_that_differ(first.settings, second.settings))
+    for line in settings:
+        printer.line([(line, "red")])
     heading: Any = None
     row: Any = None
     for each in found:
@@ -175,7 +182,18 @@ def diff(one: str, other: str, command: str | None) -> int:
         printer.line([(f"        {paths.display(each.pattern, 5000)}", "bold")])
     if not found:
         printer.line([("no pattern of either is decided differently", "")])
-    return 1 if found else 0
+    return 1 if found or settings else 0
+
+
+def _settings_that_differ(one: Settings, other: Settings) -> Iterator[str]:
+    """What opens or closes something that no rule is about."""
+    for name in ("mode", "udp"):
+        values = getattr(one, name), getattr(other, name)
+        if values[0] != values[1]:
+            yield f"settings: {name} {' -> '.join(values)}"
+    for names, sign in ((set(other.pass_env) - set(one.pass_env), "+"), (set(one.pass_env) - set(other.pass_env), "-")):
+        for each in sorted(names):
+            yield f"pass_env: {sign} {paths.display(each)}"
 
 
 COMMANDS = (learn, check, diff)

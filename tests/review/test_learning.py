@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 
 from hypothesis import HealthCheck, given, settings
@@ -264,6 +265,13 @@ def test_learned_checked_and_compared_on_the_command_line(made, program, tmp_pat
         f"    create, truncate, write  ({new}:{line} -> no rule)",
         f"        {one.work}/out.txt",
     ]
+    open_too = one.base / "open.toml"
+    open_too.write_text(
+        new.read_text() + '[settings]\nudp = "unpoliced"\n[[pass_env]]\nnames = ["X_TOKEN"]\nreason = "x"\n'
+    )
+    done = program("profile", "diff", new, open_too, cwd=one.work)
+    assert done.returncode == 1, done.stderr
+    assert re.match(r"settings: udp \w+ -> unpoliced\npass_env: \+ X_TOKEN\nno pattern ", done.stdout), done.stdout
     done = program("profile", "diff", new, new)
     assert (done.returncode, done.stdout) == (0, "no pattern of either is decided differently\n")
 
