@@ -580,6 +580,11 @@ def test_environment_files_are_read_as_views(house, cwd):
         assert house.judge(cwd, "read", cwd / name, Known(exe=b"/usr/bin/cat")) == VIEW
     for name in (".env.example", "a/.env.local.sample"):
         assert house.judge(cwd, "read", cwd / name) == ALLOW
+    other = cwd.parent / "another-project"
+    assert house.judge(cwd, "read", other / "a/.env", Known(exe=b"/usr/bin/cat")) == VIEW
+    assert house.judge(cwd, "read", other / "a/.env", Known(exe=b"/usr/bin/git")) == DENY
+    assert house.judge(cwd, "read", other / ".env.example") == ALLOW
+    assert house.judge(cwd, "read", other / ".env", Known(created=[other / ".env"])) == ALLOW
     for exe in (b"/usr/bin/git", b"/usr/lib/git-core/git-remote-http"):
         assert house.judge(cwd, "read", cwd / ".env", Known(exe=exe)) == DENY
         assert house.judge(cwd, "read", cwd / ".env.example", Known(exe=exe)) == ALLOW
