@@ -123,7 +123,7 @@ class Arrival:
             return  # judged as it arrives
         if any(is_inside(real, shown) for shown in self._shown):
             return
-        if is_inside(place, real) or is_inside(path, real):
+        if is_inside(place, real) or (is_inside(path, real) and path != real):  # to itself: it leads nowhere
             self._forbid(path, "a link to a directory above it, where one of the user's folders was")
         if c.authority.is_closed_below(real):
             return

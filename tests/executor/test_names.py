@@ -12,7 +12,7 @@ import struct
 import threading
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pincer_trace.kernel import libc, table
@@ -100,6 +100,7 @@ calls = st.one_of(
 
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(todo=st.lists(calls, min_size=1, max_size=4))
+@example(todo=[("unlinkat", AT, b"empty", 0x200), ("symlinkat", b"empty", AT, b"empty")])
 def test_p30_p98_sequences_answer_and_leave_the_same(bench, work, populated, todo):
     """A sequence of calls, first natively and then by us, in the same tree: errno for errno, name for name."""
     work = work / "between" / "top"

@@ -223,7 +223,7 @@ def test_p60_no_descriptor_is_left_open(runner: support.Runner, rounds: int) -> 
 
 
 STEPS = {  # what fails -> what the line must name
-    "pincer_trace.worker:_close_others=EBADF": "descriptors",
+    "pincer_trace.worker:close_others=EBADF": "descriptors",
     "pincer_trace.worker:resource.setrlimit=EPERM": "limits",
     "pincer_trace.kernel.libc:set_no_new_privileges=EINVAL": "no_new_privs",
     "pincer_trace.worker:_drop_capabilities=EPERM": "capabilities",
