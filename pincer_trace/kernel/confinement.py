@@ -36,7 +36,7 @@ _REACHES = frozenset(
     )
 )  # fmt: skip
 # For whoever accepts connections and makes them; threads look names up, by datagrams. `clone` starts no program.
-RELAYS = frozenset(("socket", "connect", "accept4", "clone", "sendmmsg", "ioctl"))
+RELAYS = frozenset(("socket", "connect", "accept4", "clone", "sendmmsg", "ioctl", "setsockopt"))
 _COMMAND, _SOCKET_IOCTLS = 24, (0x5421, 0x541B)  # FIONBIO, FIONREAD
 _STAY = frozenset(("fcntl", "sendto", "sendmsg"))  # the cases that the table refuses of them do nothing here
 _ERRNO = {"ioctl": errno.ENOTTY, "openat2": errno.ENOSYS, "clone3": errno.ENOSYS}  # where libraries go on without it
