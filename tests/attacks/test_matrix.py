@@ -181,6 +181,8 @@ class House:
         pretended = folder(self.runner, self.runner.base / "pretended") / "denials.txt"
         before = support.Runner(self.runner.base, self.runner.identity)
         result = before.native(self._words("fresh"), env={"PINCER_DENIALS": str(pretended)}, timeout=120)
+        support.remove_tree(self.scratch)  # what lies there would be the user's, and no link may stand in its place
+        folder(self.runner, self.scratch)
         self.furnish()
         return self._results(result)
 
