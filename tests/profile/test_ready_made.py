@@ -145,6 +145,33 @@ def test_the_profile_of_an_agent_is_taken_for_the_programs_that_it_is_about(plac
         assert profile_for(other) == "default"
 
 
+@pytest.mark.parametrize(
+    ("name", "own", "closed"),
+    [
+        (
+            "opencode",
+            [".local/share/opencode/opencode.db", ".local/share/opencode/auth.json", ".config/opencode/.gitignore"],
+            [".config/opencode/config.json", ".config/opencode/node_modules/p/i.js", ".local/share/opencode/bin/gopls"],
+        ),
+        (
+            "gemini",
+            [".gemini/projects.json", ".gemini/oauth_creds.json", ".gemini/tmp/work/chats/session.jsonl"],
+            [".gemini/trustedFolders.json", ".gemini/.env", ".gemini/commands/a.toml", ".gemini/settings.json"],
+        ),
+    ],
+)
+def test_an_agent_keeps_its_state_and_asks_where_that_would_run_or_be_believed(name, own, closed):
+    """And another program's run has neither."""
+    home = {"cwd": b"/srv/p", "workspace": b"/srv/p", "home": b"/home/u", "tmp": b"/tmp", "state": b"/home/u/.state"}
+    judged = load(name, Places(**home, command=AGENTS[name][0].replace(b"**", b"/opt")))
+    other = load(name, Places(**home, command=b"/usr/bin/make"))
+    for path in own:
+        assert judged.judge("write", b"/home/u/" + path.encode(), Facts()).verdict == ALLOW, path
+        assert other.judge("write", b"/home/u/" + path.encode(), Facts()).verdict != ALLOW, path
+    for path in closed:
+        assert judged.judge("write", b"/home/u/" + path.encode(), Facts()).verdict == CONFIRM, path
+
+
 @needs_us
 def test_an_agent_gets_its_profile_by_its_name_and_p_names_another(runner: support.Runner) -> None:
     folder = runner.base / "bin"
