@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pincer_trace.profile import Profile
     from pincer_trace.profile.model import Settings
     from pincer_trace.review.past import Past
 
@@ -165,7 +166,7 @@ def diff(one: str, other: str, command: str | None) -> int:
     first, second = load(one, places), load(other, places)
     found = differences(first, second)
     printer = Printer()
-    settings = list(_settings_that_differ(first.settings, second.settings))
+    settings = [*_settings_that_differ(first.settings, second.settings), *_labelled_that_differ(first, second)]
     for line in settings:
         printer.line([(line, "red")])
     heading: Any = None
@@ -194,6 +195,29 @@ def _settings_that_differ(one: Settings, other: Settings) -> Iterator[str]:
     for names, sign in ((set(other.pass_env) - set(one.pass_env), "+"), (set(one.pass_env) - set(other.pass_env), "-")):
         for each in sorted(names):
             yield f"pass_env: {sign} {paths.display(each)}"
+
+
+def _labelled_that_differ(one: Profile, other: Profile) -> Iterator[str]:
+    """Rules for single programs, which no name tries out, and what is given beside the rules: all that only one has."""
+    for sign, mine, theirs in (("-", _labelled(one), _labelled(other)), ("+", _labelled(other), _labelled(one))):
+        for line in sorted(mine - theirs):
+            yield f"{sign} {line}"
+
+
+def _labelled(profile: Profile) -> set[str]:
+    from pincer_trace.profile.show import effects_of
+
+    found = set()
+    for rule in profile.rules:
+        if rule.exe_components is not None:
+            tier, when = " (protection)" if rule.tier else "", f" when {rule.when}" if rule.when else ""
+            what = f"{rule.verdict}{tier} {effects_of(rule.effects)} {paths.display(rule.pattern, 5000)}{when}"
+            found.add(f"{what} for {paths.display(rule.exe, 5000)}")
+    for broker in profile.brokers:
+        found.add(f"broker {broker.name} to {paths.display(broker.upstream)}")
+    for sink in profile.sinks:
+        found.add(f"sink {sink.name}: {paths.display(repr((sink.options, sink.operands)), 5000)}")
+    return found
 
 
 COMMANDS = (learn, check, diff)

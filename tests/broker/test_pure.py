@@ -68,7 +68,8 @@ def admitted(
         ),
         (
             [(b"x-api-key", b"handle"), (b"connection", b"x-secret, close"), (b"x-secret", b"1"), (b"te", b"trailers"),
-             (b"upgrade", b"h2c"), (b"proxy-authorization", b"Basic x"), (b"accept-encoding", b"br")],
+             (b"upgrade", b"h2c"), (b"range", b"bytes=9-"), (b"if-range", b"x"),
+             (b"proxy-authorization", b"Basic x"), (b"accept-encoding", b"br")],
             [(b"x-api-key", b"a-real-key-of-some-length")],
         ),
     ],
