@@ -190,3 +190,28 @@ def test_the_picture_is_of_a_real_run(tmp_path: Path) -> None:
         assert words in said
         assert words in shown
     assert "font-face" not in drawn.read_text()
+
+
+def test_the_five_minutes_of_the_readme(tmp_path: Path) -> None:
+    """Its commands one after the other, with a small agent in the place of `claude`; the monitor wants a terminal."""
+    project = tmp_path / "home/project"
+    project.mkdir(parents=True)
+    (project / "agent.py").write_text("from pathlib import Path\nPath('report.txt').write_text('fine\\n')\n")
+    (project / ".env").write_text("API_KEY=a-value-to-hide\n")
+    env = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(tmp_path / "home"), "LANG": "C.UTF-8"}
+    said = {}
+    for line in blocks(README.partition("## Five minutes")[2].partition("## Use it")[0]):
+        if line.startswith("pincer-trace ") and " monitor" not in line:
+            command = line.replace("-- claude", "-- python agent.py")
+            done = subprocess.run(
+                ["sh", "-c", command], cwd=project, env=env, capture_output=True, text=True, timeout=60
+            )
+            assert done.returncode == (1 if " why " in line else 0), (line, done)
+            said[line.partition("#")[0].strip()] = done.stdout
+    assert "report.txt" in said["pincer-trace report"]
+    assert said["pincer-trace why read ~/.ssh/id_ed25519"].startswith("deny")
+    view = said["pincer-trace -- cat .env"]
+    assert view.startswith("API_KEY=pincer:")
+    assert "a-value-to-hide" not in view
+    assert (project / ".env").read_text() == "API_KEY=a-value-to-hide\nPORT=8080\n"
+    assert '"{workspace}/report.txt"' in (project / "agent.toml").read_text()
