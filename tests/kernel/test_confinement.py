@@ -15,7 +15,7 @@ import support
 from kernel import bpf
 
 from pincer_trace.kernel import table
-from pincer_trace.kernel.confinement import onlooker
+from pincer_trace.kernel.confinement import RELAYS, onlooker
 from pincer_trace.kernel.landlock import Floor
 
 # Confines itself as it is told, and then tries everything; its last line tells with which errno. argv: layer, folder,
@@ -213,6 +213,26 @@ def test_every_number(architecture: str) -> None:
     assert not allowed & {"socket", "connect", "kill", "ptrace", "clone", "fork", "prctl", "ioctl", "shmat", "msgsnd"}
     assert {"read", "close", "openat", "recvmsg", "sendto", "fcntl", "readlinkat", "statx"} <= allowed
     assert bpf.run(program, bpf.data(0, arch ^ 1)) == bpf.ERRNO | errno.ENOSYS
+
+
+@pytest.mark.parametrize("architecture", sorted(table.AUDIT_ARCH))
+def test_a_relay_has_what_its_connections_take(architecture: str) -> None:
+    """A row of the table that is judged from now on must not take away from the broker what it lives by."""
+    program = bpf.decode(onlooker(architecture, RELAYS))
+    arch = table.AUDIT_ARCH[architecture]
+    numbers = {row.name: row.number for row in table.load(architecture).values()}
+    needed = {
+        "socket", "connect", "accept4", "setsockopt", "getsockopt", "getsockname", "getpeername", "sendto", "recvfrom",
+        "sendmsg", "recvmsg", "sendmmsg", "shutdown", "close", "read", "write", "epoll_ctl", "epoll_pwait", "futex",
+        "clone", "mmap", "mprotect", "munmap", "openat", "fcntl", "exit_group",
+    }  # fmt: skip
+    stream = [table.AF_INET, 1, 0, 0, 0, 0]  # what `socket` is asked for
+    answers = {name: bpf.run(program, bpf.data(numbers[name], arch, stream)) for name in needed}
+    assert {name for name, answer in answers.items() if answer != bpf.ALLOW} == set()
+    for command, answer in ((0x5421, bpf.ALLOW), (0x5401, bpf.ERRNO | errno.ENOTTY)):  # FIONBIO, TCGETS
+        assert bpf.run(program, bpf.data(numbers["ioctl"], arch, [0, command, 0, 0, 0, 0])) == answer
+    refused = {"execve", "execveat", "ptrace", "kill", "bind", "unlinkat", "mkdirat", "renameat2", "prctl", "setns"}
+    assert not {name for name in refused if bpf.run(program, bpf.data(numbers[name], arch, [0] * 6)) == bpf.ALLOW}
 
 
 @pytest.mark.parametrize("flag", ["O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_TMPFILE"])
