@@ -15,7 +15,7 @@ MARK = b"canary7"
 # Kinds of secret files, as they lie in a home.
 SECRETS = {
     ".ssh/id_rsa": b"-----BEGIN OPENSSH PRIVATE KEY-----\n@\n-----END OPENSSH PRIVATE KEY-----\n",
-    ".ssh/work/deploy": b"@",
+    ".ssh/keys/deploy": b"@",
     ".gnupg/private-keys-v1.d/0A.key": b"(private-key @)",
     ".aws/credentials": b"[default]\naws_access_key_id = AKIA@\naws_secret_access_key = @\n",
     ".aws/sso/cache/a.json": b'{"accessToken": "@"}',

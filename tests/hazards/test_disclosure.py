@@ -54,7 +54,7 @@ def test_only_the_person_is_given_what_a_handle_stands_for_and_what_was_before(r
             done = person(*words)
             assert (done.returncode, said in done.stderr, done.stdout) == (125, True, b""), done
         listed = person("undo")
-        assert b"1 " in listed.stdout and b"/work/.env  46 bytes" in listed.stdout, listed
+        assert b"1 " in listed.stdout and os.fsencode(f"{runner.work}/.env  46 bytes") in listed.stdout, listed
         assert file.read_bytes() == TEXT.replace(b"canary-true", b"0")
         run.say(handle.encode() + b"\n")
         for _ in range(2):

@@ -110,23 +110,25 @@ def test_observe_asks_each_fact_that_the_default_profile_asks(places):
 
 
 def test_ci_closes_what_later_steps_and_other_jobs_run():
+    jobs = b"/home/runner/work"
+    project = jobs + b"/p/p"
     places = Places(
-        cwd=b"/home/runner/work/p/p", workspace=b"/home/runner/work/p/p", home=b"/home/runner", tmp=b"/tmp",
+        cwd=project, workspace=project, home=b"/home/runner", tmp=b"/tmp",
         state=b"/home/runner/.local/state/pincer-trace",
     )  # fmt: skip
     ci, default = load("ci", places), load("default", places)
     closed = [
-        (b"/home/runner/work/_temp/_runner_file_commands/set_env_1", "write"),
-        (b"/home/runner/work/p/p/.github/workflows/ci.yml", "rename"),
-        (b"/home/runner/work/p/p/.gitlab-ci.yml", "create"),
+        (jobs + b"/_temp/_runner_file_commands/set_env_1", "write"),
+        (project + b"/.github/workflows/ci.yml", "rename"),
+        (project + b"/.gitlab-ci.yml", "create"),
         (b"/home/runner/actions-runner/.credentials", "read"),
-        (b"/home/runner/work/_actions/actions/checkout/v4/dist/index.js", "write"),
+        (jobs + b"/_actions/actions/checkout/v4/dist/index.js", "write"),
     ]
     for path, effect in closed:
         assert ci.judge(effect, path, EveryFact()).verdict == DENY, path
-    assert default.judge("create", b"/home/runner/work/p/p/.gitlab-ci.yml", Facts()).verdict == ALLOW
-    assert ci.judge("create", b"/home/runner/work/p/p/src/a", Facts()).verdict == ALLOW
-    assert ci.judge("read", b"/home/runner/work/p/p/.github/workflows/ci.yml", Facts()).verdict == ALLOW
+    assert default.judge("create", project + b"/.gitlab-ci.yml", Facts()).verdict == ALLOW
+    assert ci.judge("create", project + b"/src/a", Facts()).verdict == ALLOW
+    assert ci.judge("read", project + b"/.github/workflows/ci.yml", Facts()).verdict == ALLOW
 
 
 @pytest.mark.parametrize("name", AGENTS)
@@ -155,7 +157,7 @@ def test_the_profile_of_an_agent_is_taken_for_the_programs_that_it_is_about(plac
         ),
         (
             "gemini",
-            [".gemini/projects.json", ".gemini/oauth_creds.json", ".gemini/tmp/work/chats/session.jsonl"],
+            [".gemini/projects.json", ".gemini/oauth_creds.json", ".gemini/tmp/project/chats/session.jsonl"],
             [".gemini/trustedFolders.json", ".gemini/.env", ".gemini/commands/a.toml", ".gemini/settings.json"],
         ),
     ],
