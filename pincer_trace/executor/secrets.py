@@ -25,7 +25,6 @@ PRINCIPAL = "tree"  # the session's own processes, all of them
 _VIEWS = 8  # of one file, from which a save may come
 _BYTES = 64 * 1024 * 1024  # of all files that views are kept of
 _LASTS = 3600.0  # seconds that a view is shown again; what its handles stand for is kept longer
-_FORMATS = ("csv", "credentials", "dotenv", "ini", "json", "netrc", "pem", "toml", "yaml")
 _MARK = b"pincer:"
 
 
@@ -60,11 +59,10 @@ class Secrets:
 
     def load(self) -> None:
         """Import what views are made with: later, the ids in force might not reach the library."""
-        from importlib import import_module
+        from pincer_trace.plaintext import formats, kinds, restoring, summary  # noqa: F401 - for later
 
-        import_module("pincer_trace.plaintext.restoring")
-        for name in _FORMATS:
-            import_module(f"pincer_trace.plaintext.formats.{name}")
+        for format in formats.ALL:
+            format.load()
         self.ready = True
 
     @property

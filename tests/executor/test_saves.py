@@ -6,6 +6,8 @@ import errno
 import os
 import re
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -463,6 +465,24 @@ def test_the_library_is_reached_whoever_asks_first(bench, monkeypatch):
     at = taken.index("load")
     assert taken[at - 1 : at + 2] == [None, "load", "theirs"]
     assert taken.count("load") == 1
+
+
+def test_nothing_more_is_imported_for_views_and_saves_once_that_is_loaded():
+    """In an interpreter of its own, since others have imported it all."""
+    script = """
+import os, sys
+from pincer_trace.executor.secrets import Secrets
+secrets, found, content = Secrets("session"), os.stat("/"), b"A=1\\n"
+secrets.load()
+loaded = set(sys.modules)
+for path in b".env a.ini a.toml a.yaml a.json a.csv .netrc a.pem .git-credentials a".split():
+    view = secrets.view(path, found, content)
+    secrets.restore(path, found, content, view.text + b"B=1\\n")
+    secrets.appended(path, content, b"C=1\\n")
+print(*sorted(set(sys.modules) - loaded))
+"""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == []
 
 
 def test_what_is_kept_of_views_is_bounded(bench, monkeypatch):

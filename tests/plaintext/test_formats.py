@@ -30,7 +30,8 @@ def test_the_document_shows_what_is_read(name: str, content: str, text: str) -> 
 
 
 def test_the_document_has_an_example_of_each_format() -> None:
-    known = {value.name for value in vars(formats).values() if isinstance(value, formats.Format)}
+    assert {value for value in vars(formats).values() if isinstance(value, formats.Format)} == {*formats.ALL}
+    known = {format.name for format in formats.ALL}
     assert {Kind.of(name.encode(), content.encode()).format.name for name, content, _ in EXAMPLES} == known
 
 

@@ -7,6 +7,7 @@ from importlib import import_module
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import ModuleType
 
     from pincer_trace.plaintext.pieces import Line
 
@@ -33,12 +34,15 @@ class Format:
 
         With a `limit`, of what begins before it: no search goes further.
         """
-        if not self._module:
+        scanner = self.load()
+        if scanner is None:
             return iter(())
-        found: Iterator[Line] = import_module(f"{__name__}.{self._module}").lines(
-            content, len(content) if limit is None else limit
-        )
+        found: Iterator[Line] = scanner.lines(content, len(content) if limit is None else limit)
         return found
+
+    def load(self) -> ModuleType | None:
+        """Its module, if it has one."""
+        return import_module(f"{__name__}.{self._module}") if self._module else None
 
     def last(self, remainder: bytes, line: Line | None) -> bytes:
         """The last line of a view, for the remainder; `line` is the one before."""
@@ -64,3 +68,4 @@ CSV = Format("CSV", "csv", heads=True)
 NETRC = Format("netrc", "netrc", comment=b"#")
 PEM = Format("PEM", "pem")
 GIT_CREDENTIALS = Format("git credentials", "credentials")
+ALL = (OPAQUE, DOTENV, INI, TOML, YAML, JSON, CSV, NETRC, PEM, GIT_CREDENTIALS)
