@@ -7,7 +7,7 @@ import errno
 import os
 import stat
 
-from pincer_trace.executor.descriptors import OURS
+from pincer_trace.executor.descriptors import OURS, fill
 from pincer_trace.kernel import libc
 
 TYPE_CHECKING = False
@@ -50,9 +50,7 @@ def put(resolver: Resolver, place: Place, content: bytes, prepare: Callable[[int
     if named:
         made = os.open(between, os.O_CREAT | os.O_EXCL | os.O_WRONLY | OURS, 0o600, dir_fd=parent)
     try:
-        written = 0
-        while written < len(content):
-            written += os.write(made, content[written:])
+        fill(made, content)
         prepare(made)
         if not named:
             goal = between if replaces else name

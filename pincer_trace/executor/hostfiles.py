@@ -6,10 +6,10 @@ judgement of addresses. Each is a sealed copy in memory, made when it is first r
 
 from __future__ import annotations
 
-import fcntl
 import os
 
 from pincer_trace.effects import CONNECT
+from pincer_trace.executor.descriptors import sealed
 from pincer_trace.gateway import hosts
 from pincer_trace.kernel import inet
 from pincer_trace.kernel.bare import socket
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     Version = tuple[int, int, int, int]
 
 _MOST = 1 << 26  # bytes of a file that is read
-_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 
 class HostFiles:
@@ -50,7 +49,8 @@ class HostFiles:
             version = found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
             kept = self._made.get(path)
             if kept is None or kept[0] != version:
-                made = _sealed(path, self._makers[path](real.read(_MOST)))
+                name = os.fsdecode(path.rpartition(b"/")[2])
+                made = sealed(name, self._makers[path](real.read(_MOST)))
                 if kept is not None:
                     os.close(kept[1])
                 kept = self._made[path] = version, made
@@ -87,15 +87,3 @@ def switch(content: bytes) -> bytes:
     """nsswitch.conf(5): hosts by files and the resolver alone."""
     lines = content.split(b"\n")
     return b"\n".join(b"hosts: files dns" if line.lstrip().startswith(b"hosts:") else line for line in lines)
-
-
-def _sealed(path: bytes, content: bytes) -> int:
-    made = os.memfd_create(os.fsdecode(path.rpartition(b"/")[2]), os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    try:
-        with open(made, "wb", closefd=False) as file:
-            file.write(content)
-        fcntl.fcntl(made, fcntl.F_ADD_SEALS, _SEALS)
-    except BaseException:
-        os.close(made)
-        raise
-    return made

@@ -15,7 +15,7 @@ import time
 
 from pincer_trace.effects import CREATE, TRUNCATE, WRITE
 from pincer_trace.executor.commit import commit
-from pincer_trace.executor.descriptors import OURS, WALK, give, place
+from pincer_trace.executor.descriptors import OURS, WALK, fill, give, place
 from pincer_trace.executor.fresh import Attributes, Place, nameless, put, take_over
 from pincer_trace.executor.outcome import Outcome
 from pincer_trace.gateway.gitconfig import Hope, Written, leased_content, plain_content, take_lease
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 _PENDING = 64  # files at a time
 _PAUSE = 20  # milliseconds between two looks at most, while no call comes
 _PATIENCE = 1.0  # seconds at the end: the last process may still be closing its files
-_NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR)  # open(2), O_TMPFILE
 _MAKES = os.O_CREAT | os.O_EXCL | os.O_TRUNC
 
 
@@ -149,9 +148,7 @@ class Staged:
         try:
             if target.found is not None:
                 take_over(opened, target.found)
-            written = 0
-            while written < len(begins):
-                written += os.pwrite(opened, begins[written:], written)
+            fill(opened, begins)
             c.provenance.note_nameless(opened)
             reader = os.open(c.resolver.number(opened), os.O_RDONLY | OURS, dir_fd=c.resolver.names)
             above = os.dup(parent)

@@ -6,13 +6,12 @@ mode, the owner and the times of the file, a size of its own, and can be changed
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 
 from pincer_trace.effects import READ
 from pincer_trace.executor.commit import commit
-from pincer_trace.executor.descriptors import OURS, WALK, give
+from pincer_trace.executor.descriptors import OURS, WALK, give, sealed
 from pincer_trace.executor.outcome import Outcome
 from pincer_trace.paths import counted
 from pincer_trace.profile import VIEW
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
 MAXIMUM = 1 << 20  # bytes of a file that is shown
 _ATTEMPTS = 3  # to read it while nobody changes it
-_MFD_ALLOW_SEALING = 2
-_SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
 
 
 class Unsuitable(Exception):
@@ -65,19 +62,19 @@ class Views:
             view = c.secrets.view(c.authority.secret_name(target), found, content)
         except Unsuitable as unsuitable:
             c.authority.forbid(task, READ, target, f"it is read as a view only, and {unsuitable}", codes.NO_VIEW)
-        sealed = _sealed(view.text, found)
+        made = sealed("view", view.text, found)
         try:
             extra: dict[str, object] = {"view": counted(len(view.handles) + 1, "handle")}
             sequence = commit(c, task, READ, target, judgement, flags=flags, extra=extra, gives=VIEW)
             with Outcome(c, sequence):
                 opened = os.open(
-                    c.resolver.number(sealed),
+                    c.resolver.number(made),
                     flags & ~(WALK | os.O_CREAT | os.O_DIRECT) | OURS,
                     dir_fd=c.resolver.names,
                 )
                 give(c, identity, opened, flags & ~os.O_DIRECT)
         finally:
-            os.close(sealed)
+            os.close(made)
 
 
 def read(name: bytes, directory: int) -> tuple[bytes, os.stat_result]:
@@ -105,23 +102,3 @@ def read(name: bytes, directory: int) -> tuple[bytes, os.stat_result]:
     finally:
         os.close(descriptor)
     raise Unsuitable("it is being changed: try again later")
-
-
-def _sealed(text: bytes, like: os.stat_result) -> int:
-    """A file in memory with this content, which nobody can change, and otherwise like that one. Raises OSError."""
-    memory = os.memfd_create("view", os.MFD_CLOEXEC | _MFD_ALLOW_SEALING)
-    try:
-        written = 0
-        while written < len(text):
-            written += os.write(memory, text[written:])
-        try:
-            os.fchown(memory, like.st_uid, like.st_gid)
-        except PermissionError:
-            pass  # another's file: it is the caller's own then
-        os.fchmod(memory, stat.S_IMODE(like.st_mode))
-        os.utime(memory, ns=(like.st_atime_ns, like.st_mtime_ns))
-        fcntl.fcntl(memory, fcntl.F_ADD_SEALS, _SEALS)
-    except BaseException:
-        os.close(memory)
-        raise
-    return memory
