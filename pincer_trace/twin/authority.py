@@ -226,23 +226,22 @@ class Authority:
 
     def in_full(self, judgement: Judgement) -> Judgement:
         """The judgement on what a view would not do for: another name, or the content itself."""
-        claim, left, right = judgement.claim, judgement.left, judgement.right
-        if left.verdict == VIEW:
-            left = self.left.tighten(claim, _confirmed(left))
-        if right.verdict == VIEW:
-            right = self.right.tighten(claim, _confirmed(right))
-        return Judgement(claim, judgement.target, left, right, judgement.asked)
+        return self._tightened(judgement, VIEW, _confirmed)
 
     def doubt(self, task: Task, effect: str, target: Target, reason: str) -> Judgement:
         """The judgement on an effect that wants a confirmation for this reason, if it permits. Raises Denied, Asked."""
         judgement = self.judge(task, effect, target)
+        doubtful = self._tightened(judgement, ALLOW, lambda _: Decision(CONFIRM, None, reason))
+        return self.insist(task, effect, target, doubtful)
+
+    def _tightened(self, judgement: Judgement, loose: str, stricter: Callable[[Decision], Decision]) -> Judgement:
+        """The judgement with the stricter decision of each evaluator that has given the `loose` verdict."""
         claim, left, right = judgement.claim, judgement.left, judgement.right
-        doubtful = Decision(CONFIRM, None, reason)
-        if left.verdict == ALLOW:
-            left = self.left.tighten(claim, doubtful)
-        if right.verdict == ALLOW:
-            right = self.right.tighten(claim, doubtful)
-        return self.insist(task, effect, target, Judgement(claim, target, left, right, judgement.asked))
+        if left.verdict == loose:
+            left = self.left.tighten(claim, stricter(left))
+        if right.verdict == loose:
+            right = self.right.tighten(claim, stricter(right))
+        return Judgement(claim, judgement.target, left, right, judgement.asked)
 
     def is_view_by_name(self, path: bytes) -> bool:
         """Whether any file of this name is read as a view, whoever made it."""
