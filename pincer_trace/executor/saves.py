@@ -16,6 +16,7 @@ from pincer_trace.executor.descriptors import OURS
 from pincer_trace.executor.domains import NOT_ALONE
 from pincer_trace.executor.fresh import Attributes, Place, put
 from pincer_trace.executor.outcome import Outcome
+from pincer_trace.executor.secrets import MARK
 from pincer_trace.executor.versions import Versions
 from pincer_trace.executor.views import MAXIMUM, Unsuitable, read
 from pincer_trace.gateway.gitconfig import leased_content
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from pincer_trace.twin.authority import Judgement
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | OURS
-_MARK = b"pincer:"
 _LOST = 256  # saves that were not taken, and nobody has been told
 
 
@@ -95,9 +95,8 @@ class Saves:
         judgement = authority.judge_reading(task, READ, target)
         if judgement.verdict != VIEW:
             if judgement.verdict != ALLOW and authority.is_view_by_name(target.path):
-                authority.insist(
-                    task, READ, target, judgement
-                )  # something is wrong with it: then nothing is saved there
+                # something is wrong with it: then nothing is saved there
+                authority.insist(task, READ, target, judgement)
             return False
         self._c.views.prepare(task)
         return True
@@ -324,7 +323,7 @@ class Saves:
 
     def _continued(self, task: Task, target: Target, content: bytes | None, edited: bytes) -> bytes:
         """The same content, and then this. Raises Denied."""
-        if _MARK in edited:
+        if MARK in edited:
             self._refuse(task, WRITE, target, "a handle cannot be appended: edit the view where it is")
         if not content:
             return edited
@@ -368,4 +367,4 @@ def _is_still(found: os.stat_result | None, before: os.stat_result | None) -> bo
 def _has_no_handle(descriptor: int) -> bool:
     """Whether the whole of a file was looked at, and no handle is in it. Raises OSError."""
     content = os.pread(descriptor, MAXIMUM + 1, 0)
-    return len(content) == os.fstat(descriptor).st_size <= MAXIMUM and _MARK not in content
+    return len(content) == os.fstat(descriptor).st_size <= MAXIMUM and MARK not in content

@@ -25,7 +25,7 @@ PRINCIPAL = "tree"  # the session's own processes, all of them
 _VIEWS = 8  # of one file, from which a save may come
 _BYTES = 64 * 1024 * 1024  # of all files that views are kept of
 _LASTS = 3600.0  # seconds that a view is shown again; what its handles stand for is kept longer
-_MARK = b"pincer:"
+MARK = b"pincer:"  # each handle begins so (plaintext.handles, which is not imported at the start)
 
 
 class _File:
@@ -181,7 +181,7 @@ class Secrets:
     def recall(self, path: bytes, edited: bytes) -> Restored | Refusal | None:
         """The same where nothing is there any more; None where it is no view of what was there."""
         file = self._gone.get(path)
-        return self._restored(file, edited) if file is not None and file.views and _MARK in edited else None
+        return self._restored(file, edited) if file is not None and file.views and MARK in edited else None
 
     def _restored(self, file: _File, edited: bytes) -> Restored | Refusal:
         from pincer_trace.plaintext.handles import Save

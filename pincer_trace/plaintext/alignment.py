@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from pincer_trace.plaintext.handles import PREFIX
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pincer_trace.plaintext.summary import View
@@ -56,7 +58,7 @@ def _owner(line: bytes, labels: dict[bytes, int | None], owners: dict[bytes, int
     for label, number in labels.items():
         if number is not None and line.startswith(label):
             return number
-    if b"pincer:" in line:
+    if PREFIX.encode() in line:
         for word, number in owners.items():
             if word in line:
                 return number

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pincer_trace.plaintext import refusal
 from pincer_trace.plaintext.alignment import matches
 from pincer_trace.plaintext.handles import Handle, mentioned
-from pincer_trace.plaintext.pieces import Malformed
+from pincer_trace.plaintext.pieces import Malformed, text_start
 from pincer_trace.plaintext.refusal import Refusal
 from pincer_trace.plaintext.writing import Writer, sources
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from pincer_trace.plaintext.writing import Source
 
     Place = tuple[int, int, Handle]
-
-_BOM = b"\xef\xbb\xbf"
 
 
 def write(edited: bytes, view: View) -> Writer | Refusal:
@@ -33,10 +31,9 @@ def write(edited: bytes, view: View) -> Writer | Refusal:
     found = matches(view, lines)
     free = set(range(len(view.shown))).difference(found.values())  # their comments go where their values go
     writer = Writer(view)
-    at, done, offset = 0, 0, 0  # in the old content; lines of the view that are done; in the text
-    if view.shown or view.content.startswith(_BOM):  # nothing is put before what a file begins with
-        at = view.shown[0].line.start if view.shown else len(_BOM)
-        writer.copy(0, at)
+    done, offset = 0, 0  # lines of the view that are done; in the text
+    at = view.shown[0].line.start if view.shown else text_start(view.content)  # in the old content
+    writer.copy(0, at)  # nothing is put before what a file begins with
     for number, line in enumerate(lines):
         start, offset = offset, offset + len(line) + 1
         inside = [place for place in places if start <= place[0] < offset]

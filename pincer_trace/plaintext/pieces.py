@@ -8,11 +8,7 @@ from __future__ import annotations
 
 import re
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    Scanner = Callable[[bytes], Iterator["Line"]]
+BOM = b"\xef\xbb\xbf"  # what some editors put before a text
 
 
 class Malformed(Exception):
@@ -65,6 +61,11 @@ class Line:
     def stop(self) -> int:
         """Where its last piece ends; up to `end` it is hidden."""
         return self.pieces[-1].end
+
+
+def text_start(content: bytes) -> int:
+    """Where the text begins."""
+    return len(BOM) if content.startswith(BOM) else 0
 
 
 def comment_start(content: bytes, start: int, end: int) -> int:

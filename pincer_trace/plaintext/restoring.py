@@ -14,7 +14,7 @@ from bisect import bisect_right
 from pincer_trace.plaintext import lines, refusal, tokens
 from pincer_trace.plaintext.formats import JSON
 from pincer_trace.plaintext.handles import Handle, mentioned
-from pincer_trace.plaintext.pieces import Malformed
+from pincer_trace.plaintext.pieces import BOM, Malformed
 from pincer_trace.plaintext.refusal import Refusal
 from pincer_trace.plaintext.writing import sources
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     Check = Callable[[Handle], Refusal | None]
 
 MOST_BYTES = 256 * 1024
-_BOM = b"\xef\xbb\xbf"
 
 
 class Restored:
@@ -57,7 +56,7 @@ def restore(edited: bytes, view: View, check: Check = lambda handle: None) -> Re
     `check` tells of a handle what stands against its use (HandleStore.resolve), and is asked for each that is used,
     and for each that is not of this view, to name the reason.
     """
-    edited = edited.removeprefix(_BOM)
+    edited = edited.removeprefix(BOM)
     if edited != view.text and max(len(edited), len(view.content)) > MOST_BYTES:
         return _too_long()
     used = _used(edited, view, check)

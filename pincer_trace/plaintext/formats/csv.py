@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from pincer_trace.plaintext.pieces import Line, Piece, line_end
+from pincer_trace.plaintext.pieces import Line, Piece, line_end, text_start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _PARTS = re.compile(rb"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^A-Za-z _.-]")
 
 def lines(content: bytes, limit: int) -> Iterator[Line]:
     """The rows, in order."""
-    at, size = 3 if content.startswith(b"\xef\xbb\xbf") else 0, len(content)
+    at, size = text_start(content), len(content)
     first = content[at : line_end(content, at)[0]][:4096]
     mark = max((b",", b";", b"\t", b"|"), key=first.count)
     cell = re.compile(rb'"(?:[^"]++|"")*+"|[^"\r\n%b][^\r\n%b]*+|' % (mark, mark))

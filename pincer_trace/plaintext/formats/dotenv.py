@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from pincer_trace.plaintext.names import is_name
-from pincer_trace.plaintext.pieces import Line, Piece, comment_start, line_end
+from pincer_trace.plaintext.pieces import Line, Piece, comment_start, line_end, text_start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _REST = re.compile(rb"[ \t]*+(?:#[^\n]*+)?+(?=\r?\n|\r?\Z)")
 
 def lines(content: bytes, limit: int) -> Iterator[Line]:
     """The entries, in order."""
-    at, size = 3 if content.startswith(b"\xef\xbb\xbf") else 0, len(content)
+    at, size = text_start(content), len(content)
     while at < min(size, limit):
         found = _ENTRY.match(content, at)
         if found is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from pincer_trace.plaintext.names import is_name
-from pincer_trace.plaintext.pieces import Line, Piece, below, line_end
+from pincer_trace.plaintext.pieces import Line, Piece, below, line_end, text_start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _TITLE = re.compile(rb'([^\s"]+)(?: "?([^\s"]+)"?)?')
 
 def lines(content: bytes, limit: int) -> Iterator[Line]:
     """Sections and entries, in order."""
-    at, size = 3 if content.startswith(b"\xef\xbb\xbf") else 0, len(content)
+    at, size = text_start(content), len(content)
     hidden = False  # in a section whose name is not shown
     while at < min(size, limit):
         section = _SECTION.match(content, at)

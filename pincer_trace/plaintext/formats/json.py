@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from pincer_trace.plaintext.names import is_name
-from pincer_trace.plaintext.pieces import Line, Malformed, Piece
+from pincer_trace.plaintext.pieces import Line, Malformed, Piece, text_start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Token:
 
 def tokens(content: bytes) -> Iterator[Token]:
     """The tokens of a JSON text; of what is open, the outermost. Raises Malformed where it is none."""
-    at, size = 3 if content.startswith(b"\xef\xbb\xbf") else 0, len(content)
+    at, size = text_start(content), len(content)
     stack = bytearray()
     expected = {OPEN, SCALAR}
     while True:

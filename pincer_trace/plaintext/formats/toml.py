@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from pincer_trace.plaintext.names import is_name
-from pincer_trace.plaintext.pieces import Line, Piece, line_end
+from pincer_trace.plaintext.pieces import Line, Piece, line_end, text_start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _INSIDE = re.compile(rb"""[^"'#\[\]{}]++|#[^\n]*+""")
 
 def lines(content: bytes, limit: int) -> Iterator[Line]:
     """Tables and entries, in order. What is no TOML ends them."""
-    at, size = 3 if content.startswith(b"\xef\xbb\xbf") else 0, len(content)
+    at, size = text_start(content), len(content)
     hidden = False  # in a table whose name is not shown
     while at < min(size, limit):
         blank = _BLANK.match(content, at)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from pincer_trace.plaintext.names import is_name
-from pincer_trace.plaintext.pieces import Line, Piece, below, comment_start, line_end
+from pincer_trace.plaintext.pieces import Line, Piece, below, comment_start, line_end, text_start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _INSIDE = re.compile(rb"""[^"'#\[\]{}]++|(?<=\s)#[^\n]*+|#""")
 
 def lines(content: bytes, limit: int) -> Iterator[Line]:
     """Keys and items, in order."""
-    at, size = 3 if content.startswith(b"\xef\xbb\xbf") else 0, len(content)
+    at, size = text_start(content), len(content)
     while at < min(size, limit):
         text, end = line_end(content, at)
         if _BLANK.match(content, at) is not None or content[at:text] == b"---":
