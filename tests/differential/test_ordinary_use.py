@@ -70,6 +70,7 @@ def test_what_runs_by_its_mode_keeps_it(runner: support.Runner, repository: Path
         trace = runner.supervise(["chmod", f"{mode:o}", path]).trace
         trace.assert_exit(1)
         trace.assert_denied("chmod", path)
+        assert len(trace.denials) == 1
     assert (repository / path).stat().st_mode & 0o7777 == 0o755
 
 
