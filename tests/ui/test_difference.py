@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
+import sys
 
 import pytest
 from hypothesis import given
@@ -33,13 +33,35 @@ def test_much_is_cut():
     assert len(told) == 41 and told[-1] == (SAME, "... and 4960 lines more")
 
 
-@pytest.mark.parametrize("line", ["a\n", "\n", "ab\nba\n"])
-def test_p54_no_text_makes_it_slow(line):
-    """Texts that alike lines make expensive: what is more than a hundred lines is not matched."""
-    begun = time.process_time()
-    lines(line * 16_000, "x\n" + (line * 15_000)[::-1])
-    lines(line * 40 + "x\n" + line * 40, line * 30 + "y\n" + line * 50)
-    assert time.process_time() - begun < 10, "it was seconds for each"
+ALIKE = [f"{'ab' * 160}x{number:03}" for number in range(99)]
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        *((line * 16_000, "x\n" + (line * 15_000)[::-1]) for line in ("a\n", "\n", "ab\nba\n")),
+        *((line * 40 + "x\n" + line * 40, line * 30 + "y\n" + line * 50) for line in ("a\n", "\n", "ab\nba\n")),
+        ("\n".join(ALIKE), "\n".join(each[1:] for each in ALIKE)),
+        ("\n".join(["p", *"ab" * 49, "q"]), "\n".join(["r", *"ba" * 49, "s"])),
+    ],
+    ids=lambda text: str(len(text)),
+)
+def test_p54_no_text_makes_it_slow(before, now):
+    """Nor a few long lines that are much alike: counted in steps, which are the same on any machine."""
+    left = 2_000_000
+
+    def step(frame, event, _):
+        nonlocal left
+        left -= 1
+        assert left, f"too many steps, at {frame.f_code.co_qualname}"
+        return step
+
+    traced = sys.gettrace()
+    sys.settrace(step)
+    try:
+        lines(before, now)
+    finally:
+        sys.settrace(traced)
 
 
 @given(st.text(alphabet="ab\n", max_size=60), st.text(alphabet="ab\n", max_size=60))

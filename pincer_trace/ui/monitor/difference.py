@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SAME, GONE, NEW = " ", "-", "+"
 _LARGEST = 1 << 15  # bytes of a file, as the supervisor has it
-_MATCHED = 100  # lines that are matched with as many: what is more is told as gone and new
+_MATCHED = 100  # lines that are matched, whole, with as many: what is more is told as gone and new
 _SHOWN = 40  # lines of it
 _AROUND = 2
 
@@ -55,10 +55,16 @@ def lines(before: str, now: str) -> list[tuple[str, str]]:
     gone, come = old[head : len(old) - tail], new[head : len(new) - tail]
     if not gone and not come:
         return [(SAME, "as it was" if before == now else "but for the end of its last line as it was")]
+    marked: list[tuple[str, str]] = []
     if len(gone) <= _MATCHED and len(come) <= _MATCHED:
-        marked = [(each[0], each[2:]) for each in difflib.ndiff(gone, come, None, None) if each[0] in "+- "]
+        matched = difflib.SequenceMatcher(None, gone, come).get_matching_blocks()
     else:
-        marked = [(GONE, each) for each in gone] + [(NEW, each) for each in come]
+        matched = [difflib.Match(len(gone), len(come), 0)]
+    a = b = 0
+    for block in matched:
+        marked += [(GONE, each) for each in gone[a : block.a]] + [(NEW, each) for each in come[b : block.b]]
+        a, b = block.a + block.size, block.b + block.size
+        marked += [(SAME, each) for each in gone[block.a : a]]
     found = [(SAME, each) for each in old[max(head - _AROUND, 0) : head]] + marked
     found += [(SAME, each) for each in old[len(old) - tail :][:_AROUND]]
     if len(found) > _SHOWN:
