@@ -32,13 +32,13 @@ class Request:
         return [value for key, value in self.headers if key == name]
 
 
-class Line:
-    """One connection to the upstream, in the hands of the test's answer."""
+class End:
+    """One end of a connection: what comes, as h11 reads it and (the first of it) as bytes."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, role: type[h11.CLIENT] | type[h11.SERVER]) -> None:
         self.socket = connection
         self.raw = b""
-        self.http = h11.Connection(h11.SERVER)
+        self.http = h11.Connection(role)
 
     def next(self) -> Any:
         while (event := self.http.next_event()) is h11.NEED_DATA:
@@ -50,9 +50,16 @@ class Line:
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)
 
+
+class Line(End):
+    """One connection to the upstream, in the hands of the test's answer."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__(connection, h11.SERVER)
+
     def wait_for_end(self) -> bool:
         """Whether the other end closes, without a byte more."""
-        with contextlib.suppress(ConnectionResetError):
+        with contextlib.suppress(ConnectionResetError):  # which is an end, too
             return self.socket.recv(1) == b""
         return True
 
@@ -105,7 +112,7 @@ class Origin:
     def __exit__(self, *_: object) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         for connection in self._open:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # the broker has closed it already
                 connection.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join(PATIENCE)
@@ -123,6 +130,7 @@ class Origin:
             self._start(self._serve, connection)
 
     def _serve(self, plain: socket.socket) -> None:
+        # whether the broker ends it midway, or refuses its certificate: the tests look at what the client gets
         with contextlib.suppress(OSError, h11.RemoteProtocolError), self._wrap(plain) as connection:
             line = Line(connection)
             while isinstance(head := line.next(), h11.Request):
@@ -140,14 +148,12 @@ class Origin:
                 line.http = h11.Connection(h11.SERVER)
 
 
-class Client:
+class Client(End):
     """Bytes to a broker, and answers as h11 reads them."""
 
     def __init__(self, port: int) -> None:
+        super().__init__(socket.create_connection(("127.0.0.1", port), PATIENCE), h11.CLIENT)
         self.port = port
-        self.socket = socket.create_connection(("127.0.0.1", port), PATIENCE)
-        self._http = h11.Connection(h11.CLIENT)
-        self.raw = b""
 
     def __enter__(self) -> Client:
         return self
@@ -162,28 +168,18 @@ class Client:
             lines.append(f"X-Api-Key: {HANDLE}")
         return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
-    def send(self, data: bytes) -> None:
-        self.socket.sendall(data)
-
     def asked(self, method: str = "POST") -> None:
         """For what is to be read next: the method tells how long its body is."""
-        self._http = h11.Connection(h11.CLIENT)
+        self.http = h11.Connection(h11.CLIENT)
         request = h11.Request(method=method, target="/", headers=[("host", "x")])
-        self._http.send(request)
-        self._http.send(h11.EndOfMessage())
-
-    def next(self) -> Any:
-        while (event := self._http.next_event()) is h11.NEED_DATA:
-            data = self.socket.recv(1 << 16)
-            self.raw += data if len(self.raw) < 1 << 20 else b""
-            self._http.receive_data(data)
-        return event
+        self.http.send(request)
+        self.http.send(h11.EndOfMessage())
 
     def answer(self, method: str = "POST") -> tuple[int, dict[str, str], bytes]:
         """The next answer: status, headers, body. Bytes behind it stay for the next one."""
-        rest = self._http.trailing_data[0]
+        rest = self.http.trailing_data[0]
         self.asked(method)
-        self._http.receive_data(rest) if rest else None
+        self.http.receive_data(rest) if rest else None
         while isinstance(head := self.next(), h11.InformationalResponse):
             pass
         assert isinstance(head, h11.Response), head
