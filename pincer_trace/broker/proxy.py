@@ -70,7 +70,7 @@ class _Side:
 
     async def linger(self) -> None:
         """Say that nothing follows, and read on for a moment: bytes that nobody read would take our last ones along."""
-        with contextlib.suppress(OSError, TimeoutError):
+        with contextlib.suppress(OSError, TimeoutError):  # it has gone, or never ends: it is closed all the same
             self.writer.write_eof()
             async with asyncio.timeout(_LINGER):
                 while await self.reader.read(_CHUNK):

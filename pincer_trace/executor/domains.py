@@ -271,7 +271,7 @@ def living_marks() -> set[int] | None:
                 try:
                     found.add(_mark(int(tid)))
                 except (OSError, ValueError):
-                    continue
+                    continue  # it has ended: its file is gone, or empty
         if procfs.forks() == before:
             return found
     return None

@@ -162,6 +162,6 @@ def registered_formats() -> set[tuple[int, int]] | None:
         try:
             interpreter = os.stat(fields[b"interpreter"])
         except (OSError, KeyError):
-            continue
+            continue  # what is not there is not started
         found.add((interpreter.st_dev, interpreter.st_ino))
     return found

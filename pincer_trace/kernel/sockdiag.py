@@ -86,7 +86,7 @@ def tcp_owner(host: bytes, port: int, to: int) -> int | None:
         for data in _answers(_INET_ASKED.pack(*asked, 0, _ANY, _ANY), 0):
             return int(_INET_FOUND.unpack_from(data)[-2])
     except FileNotFoundError:
-        pass
+        pass  # it lives no more
     return None
 
 

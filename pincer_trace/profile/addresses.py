@@ -80,7 +80,7 @@ def _address(host: bytes) -> bytes:
         try:
             return inet.unmapped(socket.inet_pton(family, host.decode("ascii")))
         except (OSError, UnicodeDecodeError, ValueError):
-            continue
+            continue  # no address of this family
     return b""
 
 

@@ -60,7 +60,7 @@ class Output:
             try:
                 os.unlink(self.path)
             except OSError:
-                pass
+                pass  # an empty file stays; that nothing was started is told all the same
 
 
 class Outputs:

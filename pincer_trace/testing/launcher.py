@@ -209,7 +209,7 @@ def _kill(front: int) -> None:
     try:
         signal.pidfd_send_signal(front, signal.SIGKILL)
     except ProcessLookupError:
-        pass
+        pass  # it has ended
 
 
 def _umask() -> int:

@@ -24,7 +24,7 @@ for pid in [pid for pid in os.listdir("/proc") if pid.isdigit()]:
         try:
             found.append(open(f"/proc/{pid}/{name}", "rb").read())
         except OSError:
-            pass
+            pass  # of another user, or it has ended
 child.kill(); child.wait()
 said["seen"] = b"".join(found).decode("latin-1")
 client = anthropic.Anthropic()

@@ -213,7 +213,7 @@ while b"pincer_trace" in open(f"/proc/{parent(above[-1])}/cmdline", "rb").read()
 for name in map(int, filter(str.isdigit, os.listdir("/proc"))):
     try:
         if name not in (engine, front, os.getpid()) and (name in above or parent(name) in above): victims[open(f"/proc/{name}/comm").read().strip() + " %d" % len(victims)] = name
-    except OSError: pass
+    except OSError: pass  # it has ended
 numbers = json.loads(sys.argv[1])
 libc = ctypes.CDLL(None, use_errno=True); libc.syscall.restype = ctypes.c_long
 buffer = ctypes.create_string_buffer(b"\1" + bytes(255), 256)

@@ -119,8 +119,8 @@ for name in names:
     for path in (os.path.join(os.environb[b"HOME"], b".ssh", name), name * 1 + b"/" * 3000):
         try:
             open(path, "w").close()
-        except OSError as error:
-            pass
+        except OSError:
+            pass  # denied, or too long: it is the name in the log that matters
 os.mkdir(b"\\x1b[31m")
 os.symlink(sys.executable, b"\\x1b[31m/\\x1b[7m")
 os.system("for i in 1 2; do sh -c 'exec \\"$0\\" -c pass' $'\\\\x1b[31m/\\\\x1b[7m' 2>/dev/null; done")
@@ -128,7 +128,7 @@ print("\\x1b[2J made", flush=True)
 try:
     open("asked\\x1b[2J\\u202e.tmp.1", "w")
 except OSError:
-    pass
+    pass  # the view ends, and nobody answered
 """
 
 
@@ -179,7 +179,7 @@ for number in range(10**9):
     try:
         open(os.environ["HOME"] + "/.aws/credentials")
     except OSError:
-        pass
+        pass  # as it must be: a denial each time
 """
 
 

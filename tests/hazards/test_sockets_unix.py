@@ -49,12 +49,12 @@ class Server:
             with connection:
                 credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
                 self.peers.append(tuple(int.from_bytes(credentials[at : at + 4], "little") for at in (0, 4, 8)))  # type: ignore[arg-type]
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError):  # who connected may have gone without a word
                     connection.sendall(b"%d %d %d" % self.peers[-1])
                     self.heard.append(connection.recv(100))
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # not every kind of socket can be
             self._socket.shutdown(socket.SHUT_RDWR)  # accept fails, and recv gives nothing
         self._thread.join()
         self._socket.close()

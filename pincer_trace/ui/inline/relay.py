@@ -122,14 +122,14 @@ def _tell(job: int, number: int) -> None:
     """What the relay tells us is for the job, whichever group the program has put in the foreground."""
     if number == signal.SIGCONT:
         _to_the_front(job)
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # it has ended
             os.killpg(job, number)
         return
     try:
         os.tcgetpgrp(0)
     except OSError:  # the terminal is gone: when we end, the kernel tells all that are in its foreground
         os._exit(FAILURE)
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # it has ended
         os.kill(job, number)
 
 

@@ -39,7 +39,7 @@ def fresh() -> bytes:
 
 
 def drain(descriptor: int) -> None:
-    with contextlib.suppress(OSError), open(descriptor, "rb") as file:
+    with contextlib.suppress(OSError), open(descriptor, "rb") as file:  # what opens may refuse: a folder, a memory
         show(file.read())
 
 
@@ -117,7 +117,7 @@ def by_reflink(path):
 def by_path_descriptor(path):
     pin = os.open(path, os.O_PATH)
     for name in ("/proc/self/fd/%d", "/proc/thread-self/fd/%d", "/dev/fd/%d"):
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # the next one may be open
             through(os.fsencode(name % pin))
 
 
@@ -294,13 +294,13 @@ def others() -> list[int]:
 def look_at_others() -> None:
     for pid in others():
         for name in ("environ", "maps", "mem", "fd/3", "root/etc/hostname", "cwd"):
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # that it is refused is well: what matters is what is shown
                 through(os.fsencode(f"/proc/{pid}/{name}"))
         for name in ("ptrace", "process_vm_readv", "pidfd_getfd"):
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # likewise
                 raw(name, 16, pid, 0, 0, 0, 0)
     for name in ("io_uring_setup", "fanotify_init"):
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # likewise
             raw(name, 8, 0)
     show(repr(dict(os.environ)).encode())
     with open("/proc/self/environ", "rb") as file:

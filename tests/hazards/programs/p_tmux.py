@@ -46,7 +46,7 @@ class Tmux(Server):
             try:
                 return self.see(*texts, patience=3)
             except AssertionError:
-                pass
+                pass  # too soon: again
         raise AssertionError(self.screen())
 
     def resize(self, columns: int, rows: int) -> None:
