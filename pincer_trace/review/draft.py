@@ -125,22 +125,19 @@ def _order(names: tuple[str, ...]) -> int:
 
 
 def _rule(names: tuple[str, ...], when: str, group: list[Pattern], lessons: Lessons) -> Iterator[str]:
-    told = ("change", *(set(names) - effects.CHANGES)) if set(names) >= effects.CHANGES else names
+    told = ("change", *sorted(set(names) - effects.CHANGES)) if set(names) >= effects.CHANGES else names
+    rows = [f"    {quoted(_placed(pattern.place, pattern.text))}," for pattern in group]
+    width = min(_WIDTH, max(map(len, rows)))
     yield "[[rule]]"
     yield f"effects = [{', '.join(map(_quoted, told))}]"
     yield "paths = ["
-    for pattern in group:
-        text = f"    {quoted(_placed(pattern.place, pattern.text))},"
-        yield f"{text:{min(_WIDTH, _widest(group))}}  # {_seen(pattern, lessons)}"
+    for pattern, row in zip(group, rows, strict=True):
+        yield f"{row:{width}}  # {_seen(pattern, lessons)}"
     yield "]"
     if when:
         yield f'when = "{when}"'
     yield 'verdict = "allow"'
     yield f'reason = "{_reason(names, when)}"'
-
-
-def _widest(group: list[Pattern]) -> int:
-    return max(len(quoted(_placed(each.place, each.text))) for each in group) + 5
 
 
 def _reason(names: tuple[str, ...], when: str) -> str:

@@ -20,7 +20,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from pincer_trace.profile.globs import Components
     from pincer_trace.review.lessons import Deed, Lessons
+    from pincer_trace.review.normal import Naming
 
 MANY = 5  # names made in a directory, from which on it counts as a whole
 _BY_THEMSELVES = frozenset({b"node_modules", b"__pycache__", b".pytest_cache", b".mypy_cache", b".ruff_cache",
@@ -119,14 +121,14 @@ class Generaliser:
             if names and _is_whole(place, node, names):
                 everything = list(node.everything())
                 if not self._covers_kept(place, _joined(names) + b"/**", everything):
-                    self._put(place, _joined(names) + b"/**", everything)
+                    self._put_in(place, _joined(names) + b"/**", everything)
                     continue
             if place == "workspace" and not names and len(node.made) >= MANY:
                 leaves = [deed for child in node.below.values() if not child.below for deed in child.deeds if deed.made]
                 if not self._covers_kept(place, b"/*", leaves):
-                    self._put(place, b"/*", leaves)
+                    self._put_in(place, b"/*", leaves)
             if node.deeds:
-                self._put(place, _joined(names) or b"", [deed for deed in node.deeds if not deed.whole])
+                self._put(place, _joined(names), [deed for deed in node.deeds if not deed.whole])
                 self._put(place, _joined(names) + b"/**", [deed for deed in node.deeds if deed.whole])
             stack += [(child, [*names, name]) for name, child in node.below.items()]
 
@@ -162,11 +164,13 @@ class Generaliser:
         if self._crowd and any(text != _plain(deed) or deed.name in self._crowd for deed in deeds):
             return True
         names = {deed.effect for deed in deeds}
+        here: dict[Naming, Components] = {}  # the pattern as each run would have it
         for kept in self._shut:
             if kept.deed.effect not in names:
                 continue
-            here = kept.naming.expanded(place, text) or b"/"
-            if globs.matches(globs.components(here), kept.path):
+            if kept.naming not in here:
+                here[kept.naming] = globs.components(kept.naming.expanded(place, text) or b"/")
+            if globs.matches(here[kept.naming], kept.path):
                 return True
         return False
 
