@@ -104,15 +104,15 @@ class Generaliser:
 
     def _peer(self, deed: Deed) -> None:
         path = deed.below[0] if deed.below else b""
-        if path.startswith(b"//") and path[:3] != b"//@":
-            host, _, port = path.rpartition(b":")
-            # a free port is another one each time; that the run itself listens there is not
-            if deed.bound or (host in _LOOPBACK and port.isdigit() and int(port) >= _FREE_PORTS):
-                self._add(Pattern("", globs.escape(host) + b":*", BOUND), [deed])
-            else:
-                self._add(Pattern("", globs.escape(path)), [deed])
-            return
-        self._add(Pattern(deed.place, _joined(deed.pattern), BOUND if deed.bound else ALWAYS), [deed])
+        host, _, port = path.rpartition(b":")
+        is_host = path.startswith(b"//") and path[:3] != b"//@"
+        # a free port is another one each time; that the run itself listens there is not
+        if is_host and (deed.bound or (host in _LOOPBACK and port.isdigit() and int(port) >= _FREE_PORTS)):
+            self._add(Pattern("", globs.escape(host) + b":*", BOUND), [deed])
+        elif deed.bound:
+            self._add(Pattern(deed.place, _joined(deed.pattern), BOUND), [deed])
+        else:
+            self._put(deed.place, _joined(deed.pattern), [deed])
 
     def _changes(self, place: str, root: _Node) -> None:
         stack: list[tuple[_Node, list[bytes]]] = [(root, [])]

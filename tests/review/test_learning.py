@@ -169,6 +169,27 @@ def test_no_pattern_covers_what_was_kept_back(made):
     assert profile.judge("create", one.at("d/a"), Facts()).verdict == ALLOW
 
 
+def test_no_pattern_of_sockets_covers_one_that_was_refused(made):
+    """Nor is one allowed that was refused before it was allowed."""
+    one = made("""
+[[rule]]
+effects = ["any"]
+paths = ["/**", "//**"]
+verdict = "allow"
+reason = "all of it"
+""")
+    refused = (b"/srv/agent-7654321.sock", b"//192.0.2.1:443")
+    for peer in refused:
+        one.deny("connect", peer, "", reason="no rule allows it")
+    for peer in (b"/srv/agent-1234567.sock", b"//192.0.2.1:443", b"//192.0.2.2:443"):
+        one.allow("connect", peer, "old.toml:2")
+    text, _ = learned(one)
+    profile = loaded(text, one)
+    assert ALLOW not in {profile.judge("connect", peer, Facts()).verdict for peer in refused}
+    for peer in (b"/srv/agent-1234567.sock", b"//192.0.2.2:443"):
+        assert profile.judge("connect", peer, Facts()).verdict == ALLOW
+
+
 def test_no_crowd_of_refusals_hides_one_from_the_patterns(made):
     """The same after more refusals than are told apart: nothing is taken as a whole any more."""
     one = made()
