@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import tomllib
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
@@ -305,9 +306,7 @@ def _row(path: str, lines: Lines, index: int, rule: RuleTable) -> Row:
 
 
 def _passed(path: str, lines: Lines, index: int, table: PassEnvTable) -> Passed:
-    def wrong(key: str, message: str) -> UserError:
-        return _wrong_in(path, lines, "pass_env", index, key, message)
-
+    wrong = partial(_wrong_in, path, lines, "pass_env", index)
     if not table.names:
         raise wrong("names", "an empty list")
     for name in table.names:
@@ -315,13 +314,11 @@ def _passed(path: str, lines: Lines, index: int, table: PassEnvTable) -> Passed:
             raise wrong("names", f"'{display(name)}' is no name of a variable; a '*' may stand at its end")
     if not table.reason.strip():
         raise wrong("reason", "empty")
-    return tuple(table.names), _commands(table.command, wrong)
+    return tuple(table.names), _patterns("command", table.command, wrong)
 
 
 def _broker(path: str, lines: Lines, index: int, table: BrokerTable) -> Brokered:
-    def wrong(key: str, message: str) -> UserError:
-        return _wrong_in(path, lines, "broker", index, key, message)
-
+    wrong = partial(_wrong_in, path, lines, "broker", index)
     try:
         upstream = Upstream.parse(table.upstream)
     except ValueError as error:
@@ -337,14 +334,12 @@ def _broker(path: str, lines: Lines, index: int, table: BrokerTable) -> Brokered
     if table.file and not table.file.startswith(("/", "~/")):
         raise wrong("file", "an absolute path, or one that begins with ~/")
     source = f"{loading.label(path)}:{lines.of_table('broker', index)}"
-    commands = _commands(table.command, wrong)
+    commands = _patterns("command", table.command, wrong)
     return (table.name, table.upstream, table.base_url, tuple(table.variables), table.file), commands, source
 
 
 def _sink(path: str, lines: Lines, index: int, table: SinkTable) -> Sinking:
-    def wrong(key: str, message: str) -> UserError:
-        return _wrong_in(path, lines, "sink", index, key, message)
-
+    wrong = partial(_wrong_in, path, lines, "sink", index)
     for key, values in (("options", table.options), ("operands", table.operands)):
         for value in values:
             for part in value.split(" ", 1) if key == "options" else (value,):
@@ -356,18 +351,11 @@ def _sink(path: str, lines: Lines, index: int, table: SinkTable) -> Sinking:
                 raise wrong(key, f"'{display(value)}': an option begins with '-'")
     if not table.reason.strip():
         raise wrong("reason", "empty")
-    if not table.exe:
-        raise wrong("exe", "an empty list")
-    patterns: dict[str, list[tuple[str, bytes, globs.Components]]] = {"exe": [], "paths": []}
-    for key, found in patterns.items():
-        for value in getattr(table, key):
-            try:
-                found += compile_pattern(value)
-            except globs.GlobError as error:
-                raise wrong(key, f"'{display(value)}': {error}") from None
+    exes = _patterns("exe", table.exe, wrong)
+    secrets = _patterns("paths", table.paths or None, wrong)  # none: there is no such sink
     source = f"{loading.label(path)}:{lines.of_table('sink', index)}"
     parts = table.name, tuple(table.options), tuple(table.operands)
-    return parts, tuple(patterns["exe"]), tuple(patterns["paths"]), table.reason, source
+    return parts, exes, secrets, table.reason, source
 
 
 def _wrong_in(path: str, lines: Lines, table: str, index: int, key: str, message: str) -> UserError:
@@ -375,18 +363,18 @@ def _wrong_in(path: str, lines: Lines, table: str, index: int, key: str, message
     return UserError(f"{where}: key '{key}': {message}")
 
 
-def _commands(
-    values: list[str] | None, wrong: Callable[[str, str], UserError]
+def _patterns(
+    key: str, values: list[str] | None, wrong: Callable[[str, str], UserError]
 ) -> tuple[tuple[str, bytes, globs.Components], ...]:
     if values is not None and not values:
-        raise wrong("command", "an empty list")
-    commands = []
+        raise wrong(key, "an empty list")
+    found = []
     for value in values or ():
         try:
-            commands += compile_pattern(value)
+            found += compile_pattern(value)
         except globs.GlobError as error:
-            raise wrong("command", f"'{display(value)}': {error}") from None
-    return tuple(commands)
+            raise wrong(key, f"'{display(value)}': {error}") from None
+    return tuple(found)
 
 
 def compile_pattern(value: str) -> list[tuple[str, bytes, globs.Components]]:
