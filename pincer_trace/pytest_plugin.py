@@ -103,9 +103,8 @@ class Pincer:
 
     def _places(self) -> dict[str, str]:
         """What pytest makes anew for each run."""
-        names = ("tmp_path",)
         known = self._request.node.funcargs
-        return {name: str(known[name]) for name in names if name in known}
+        return {"tmp_path": str(known["tmp_path"])} if "tmp_path" in known else {}
 
     def told(self) -> str:
         """The sessions of the runs, with the way to look at each; safe on a terminal."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pincer_trace import effects
 from pincer_trace.profile.globs import ANY_RUN, matches
-from pincer_trace.profile.model import ALLOW, BUILT_IN, STRICTNESS, EveryFact, Facts
+from pincer_trace.profile.model import BUILT_IN, STRICTNESS, EveryFact, Facts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _source(decision: Decision) -> str:
 def _rank(verdict: str) -> int:
     """The mildest reading first, between verdicts of which one has a condition."""
     strict, _, mild = verdict.partition(", or ")
-    return 2 * STRICTNESS[strict] - (mild.startswith(ALLOW) or bool(mild))
+    return 2 * STRICTNESS[strict] - bool(mild)
 
 
 def _names(components: Components) -> Iterator[bytes]:

@@ -7,6 +7,7 @@ import os
 from pincer_trace import cache as compiled
 from pincer_trace import paths
 from pincer_trace.errors import FAILURE
+from pincer_trace.profile import is_file
 from pincer_trace.testing import launcher
 from pincer_trace.testing.trace import Trace
 
@@ -72,7 +73,7 @@ def supervise(
     flags = ["--quiet", "--ui", "none", "--confirm", confirm]
     if profile is not None:
         name = os.fspath(profile)
-        flags += ["--profile", os.path.abspath(os.path.expanduser(name)) if _is_file(name) else name]
+        flags += ["--profile", os.path.abspath(os.path.expanduser(name)) if is_file(name) else name]
     if task is not None:
         flags += ["--task", task]
     if sessions is not None:
@@ -135,7 +136,3 @@ def _share_compiled(home: str) -> None:
         content = compiled.read(ours, name) if not name.startswith(".") else None
         if content is not None:
             compiled.write(theirs, name, content)
-
-
-def _is_file(name: str) -> bool:
-    return "/" in name or name.endswith(".toml")
