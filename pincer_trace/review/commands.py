@@ -12,6 +12,16 @@ from pincer_trace.errors import UserError
 from pincer_trace.profile import addresses
 from pincer_trace.ui import arguments
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
+    from pincer_trace.review.past import Past
+    from pincer_trace.review.replay import Replay
+
+    _Command = TypeVar("_Command", bound=Callable[..., Any])
+
 _DEFAULT = click.core.ParameterSource.DEFAULT
 # These are about the entry of a directory; the others follow a symbolic link to what it means.
 _ON_THE_ENTRY = frozenset({"rename", "link", "symlink", "unlink", "rmdir", "mkdir", "mknod", "bind"})
@@ -22,18 +32,17 @@ _profile_option = click.option(
     metavar="NAME|FILE",
     help="The profile to ask. [default: that of PROGRAM, where it has one of its own, else default]",
 )
-_allow_write_option = click.option(
-    "--allow-write", multiple=True, metavar="PATH", help="As in a run with this option. Repeatable."
-)
-_allow_connect_option = click.option(
-    "--allow-connect", multiple=True, metavar="PATH", help="As in a run with this option. Repeatable."
-)
-_allow_net_option = click.option(
-    "--allow-net", multiple=True, metavar="HOST:PORT", help="As in a run with this option. Repeatable."
-)
-_protect_option = click.option(
-    "--protect", multiple=True, metavar="PATH", help="As in a run with this option. Repeatable."
-)
+_OF_RUNS = (
+    ("--allow-write", "PATH"), ("--allow-connect", "PATH"), ("--allow-net", "HOST:PORT"), ("--protect", "PATH"),
+)  # fmt: skip
+
+
+def _options_of_runs(command: _Command) -> _Command:
+    """The options of a run that make rules, by their names in an `Overlay`."""
+    for name, value in reversed(_OF_RUNS):
+        option = click.option(name, multiple=True, metavar=value, help="As in a run with this option. Repeatable.")
+        command = option(command)
+    return command
 
 
 @click.command()
@@ -41,23 +50,18 @@ _protect_option = click.option(
 @click.argument("target", metavar="TARGET|[SESSION]", required=False)
 @_profile_option
 @click.option("--command", metavar="PROGRAM", help="As in a run of PROGRAM: some rules are for one program only.")
-@_allow_write_option
-@_allow_connect_option
-@_allow_net_option
-@_protect_option
+@_options_of_runs
 @arguments.session_dir
 @click.pass_context
 def why(
     ctx: click.Context,
+    /,
     effect: str,
     target: str | None,
     profile: str | None,
     command: str | None,
-    allow_write: tuple[str, ...],
-    allow_connect: tuple[str, ...],
-    allow_net: tuple[str, ...],
-    protect: tuple[str, ...],
     session_dir: str | None,
+    **overlay: tuple[str, ...],
 ) -> int:
     """Explain what would be decided, or a record of the log.
 
@@ -73,7 +77,7 @@ def why(
     from pincer_trace.twin.foresight import PathFacts
 
     if effect.isascii() and effect.isdecimal():
-        for name in ("profile", "command", "allow_write", "allow_connect", "allow_net", "protect"):
+        for name in ("profile", "command", *overlay):
             if ctx.get_parameter_source(name) is not _DEFAULT:
                 option = "--" + name.replace("_", "-")
                 raise click.UsageError(f"{option} is not for a record; `{NAME} replay` asks another profile", ctx)
@@ -91,8 +95,7 @@ def why(
         raise click.UsageError("Missing argument 'TARGET'", ctx)
     places = places_for(command)
     asked = resolve_target(effect, target)
-    overlay = Overlay(allow_write=allow_write, allow_connect=allow_connect, allow_net=allow_net, protect=protect)
-    loaded = load(profile or profile_for(places.command), places, overlay=overlay)
+    loaded = load(profile or profile_for(places.command), places, overlay=Overlay(**overlay))
     said = explain(loaded, effect, asked, PathFacts(loaded, effect, asked))
     rows = foretold(loaded, said)
     if effect in (effects.RENAME, effects.LINK):
@@ -125,21 +128,15 @@ def _print_rows(verdict: str, what: str, rows: list[tuple[str, str]]) -> None:
 @click.option(
     "-p", "--profile", metavar="NAME|FILE", help="The profile to ask. [default: the session's own, as it is now]"
 )
-@_allow_write_option
-@_allow_connect_option
-@_allow_net_option
-@_protect_option
+@_options_of_runs
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each difference, and one with the counts.")
 @arguments.session_dir
 def replay(
     session: str | None,
     profile: str | None,
-    allow_write: tuple[str, ...],
-    allow_connect: tuple[str, ...],
-    allow_net: tuple[str, ...],
-    protect: tuple[str, ...],
     as_json: bool,
     session_dir: str | None,
+    **overlay: tuple[str, ...],
 ) -> int:
     """Show what another profile would decide in a session.
 
@@ -152,30 +149,34 @@ def replay(
     recorded, it is shown as what cannot be told. What the supervisor refuses without a rule stays refused; no person
     and no model is asked again.
     """
-    import json
-
-    from pincer_trace.cli import Printer, complain_of
     from pincer_trace.ledger import read
     from pincer_trace.review.past import Past
     from pincer_trace.review.replay import Replay
-    from pincer_trace.ui.progress import of_ledger
 
     past = Past(read.find_session(session, session_dir))
-    loaded = past.profile(
-        profile, allow_write=allow_write, allow_connect=allow_connect, allow_net=allow_net, protect=protect
-    )
-    found = Replay(past, loaded)
+    return 1 if print_replay(Replay(past, past.profile(profile, **overlay)), past, as_json=as_json) else 0
+
+
+def print_replay(found: Replay, past: Past, *, as_json: bool, heading: str = "") -> bool:
+    """Decide the session again and print what differs; whether something does."""
+    import json
+
+    from pincer_trace.cli import Printer, complain_of
+    from pincer_trace.ui.progress import of_ledger
+
     with of_ledger(past.path) as progress:
         found.run(progress.tell)
-    printer = Printer()
     if as_json:
         for thing in found.objects():
             print(json.dumps(thing, separators=(",", ":")))
     else:
+        printer = Printer()
+        if heading:
+            printer.line([(heading, "bold")])
         for line in found.lines():
             printer.line(line)
     complain_of(past.path, found.damage)
-    return 1 if found.differ else 0
+    return bool(found.differ)
 
 
 @click.command()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pincer_trace.profile import Profile
 
 
-_OPTIONS = ("allow_write", "allow_connect", "allow_net", "protect")
+_OPTIONS = Overlay.__slots__
 _SEVERAL = frozenset({"exposed", "extra", "homes", "own", "path_dirs"})  # of the places
 
 

@@ -110,7 +110,9 @@ def check(name: str, sessions: tuple[str, ...], as_json: bool, session_dir: str 
     from pincer_trace.ledger import read
     from pincer_trace.profile import load
     from pincer_trace.profile.show import count_rules, doubts
+    from pincer_trace.review.commands import print_replay
     from pincer_trace.review.past import Past
+    from pincer_trace.review.replay import Coverage
 
     places = places_for()
     loaded = load(name, places)
@@ -120,31 +122,12 @@ def check(name: str, sessions: tuple[str, ...], as_json: bool, session_dir: str 
         print(f"{files}: fine, {paths.counted(number, 'rule')}, digest {loaded.digest.hex()[:16]}")
         for doubt in doubts(loaded):
             print(f"but {doubt}")
-    found = [_replay(Past(read.find_session(session, session_dir)), name, as_json) for session in sessions]
-    return 1 if any(found) else 0
-
-
-def _replay(past: Past, name: str, as_json: bool) -> bool:
-    """Whether the profile would refuse something that the run did."""
-    import json
-
-    from pincer_trace.cli import Printer, complain_of
-    from pincer_trace.review.replay import Coverage
-    from pincer_trace.ui.progress import of_ledger
-
-    found = Coverage(past, past.alone(name))
-    with of_ledger(past.path) as progress:
-        found.run(progress.tell)
-    if as_json:
-        for thing in found.objects():
-            print(json.dumps(thing, separators=(",", ":")))
-    else:
-        printer = Printer()
-        printer.line([(paths.display(past.id), "bold")])
-        for line in found.lines():
-            printer.line(line)
-    complain_of(past.path, found.damage)
-    return bool(found.differ)
+    differ = False
+    for session in sessions:
+        past = Past(read.find_session(session, session_dir))
+        found = Coverage(past, past.alone(name))
+        differ |= print_replay(found, past, as_json=as_json, heading=paths.display(past.id))
+    return 1 if differ else 0
 
 
 @click.command("diff")
