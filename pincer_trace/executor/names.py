@@ -340,7 +340,8 @@ class Names:
                 )
             lost = Claim.of(UNLINK, destination).data  # part of the effect, also where nobody need judge it
             arguments = [lost]
-            save = None if flags else c.saves.of_rename(task, origin, destination)
+            plain = not flags or (flags == libc.RENAME_NOREPLACE and destination.found is None)
+            save = c.saves.of_rename(task, origin, destination) if plain else None
             if save is not None:
                 judged += save.judged
                 arguments.append(save.content)

@@ -19,6 +19,7 @@ from pincer_trace.executor.fresh import own
 AT = -100
 RDONLY, WRONLY, RDWR = os.O_RDONLY, os.O_WRONLY, os.O_RDWR
 CREAT, TRUNC, APPEND, EXCL = os.O_CREAT, os.O_TRUNC, os.O_APPEND, os.O_EXCL
+NOREPLACE = 1
 HANDLE = re.compile(rb"pincer:[a-z2-7]{26}")
 TEXT = b"# a comment with canary-7\nAPI_KEY=canary-77777\n\nDEBUG=canary-7true  # why\nLAST=canary-9\n"
 
@@ -88,6 +89,13 @@ def renamed_after_removal(bench, text: bytes) -> None:
     assert bench.call("rename", b"staging", b".env").succeeded
 
 
+def moved_after_removal(bench, text: bytes) -> None:
+    """As `mv` does it, which would replace nothing."""
+    make(bench, b"staging", text)
+    assert bench.call("unlink", b".env").succeeded
+    assert bench.call("renameat2", AT, b"staging", AT, b".env", NOREPLACE).succeeded
+
+
 def in_place(bench, text: bytes) -> None:
     """Without emptying it first, as vim does: that it does by itself."""
     answer = bench.call("openat", AT, b".env", WRONLY | CREAT, 0o600)
@@ -97,7 +105,7 @@ def in_place(bench, text: bytes) -> None:
     next_call(bench)
 
 
-ROUTES = [by_rename, by_truncating, in_place, after_removal, renamed_after_removal]
+ROUTES = [by_rename, by_truncating, in_place, after_removal, renamed_after_removal, moved_after_removal]
 
 
 def next_call(bench) -> None:
