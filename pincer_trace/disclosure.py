@@ -47,9 +47,10 @@ def disclosing(
         value = store.reveal(handle, session, time.monotonic())
         if isinstance(value, Refusal):
             raise Refused("unknown", value.text)
-        about = {"field": store.field(handle) or "", "path": secrets.path_of(handle), "bytes": len(value)}
+        path = secrets.path_of(handle)
+        about = {"field": store.field(handle) or "", "path": path, "bytes": len(value)}
         if message.get("only") == "about":
-            return {**about, "path": os.fsdecode(secrets.path_of(handle))}
+            return {**about, "path": os.fsdecode(path)}
         with mutex:
             if len(value) > left:
                 raise Refused("budget", f"a session reveals {BUDGET:,} bytes, and {left:,} of these are left")

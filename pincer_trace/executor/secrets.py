@@ -139,10 +139,9 @@ class Secrets:
 
     def path_of(self, handle: Handle) -> bytes:
         """The protected file whose value it stands for; empty for none. For any thread."""
-        for file in (*tuple(self._files.values()), *tuple(self._gone.values())):
-            for _, view in tuple(file.views):
-                if handle in (view.remainder, *view.handles):
-                    return file.path
+        match self._kept.object(handle) if self._kept is not None else None:
+            case (int(), bytes(path)):
+                return path
         return b""
 
     def _summarise(self, file: _File, content: bytes) -> View:
@@ -159,7 +158,7 @@ class Secrets:
     def _scope(self, file: _File, version: bytes) -> Scope:
         from pincer_trace.plaintext.handles import Scope
 
-        return Scope(PRINCIPAL, self._session, file.number, version)
+        return Scope(PRINCIPAL, self._session, (file.number, file.path), version)
 
     # -- saving ----------------------------------------------------------------------------------------------
 

@@ -205,6 +205,11 @@ class HandleStore:
         record = self._records.get(handle.id)
         return None if record is None else record.field
 
+    def object(self, handle: Handle) -> Hashable | None:
+        """That whose value it stands for, None for one that is not known."""
+        record = self._records.get(handle.id)
+        return None if record is None else record.scope.object
+
     def revoke(self, handle: Handle) -> bool:
         """Give its value to nobody any more; the value is forgotten. Whether it was known."""
         record = self._records.get(handle.id)

@@ -7,10 +7,13 @@ import errno
 import fcntl
 import mmap
 import os
+import re
 import stat
 import struct
 
 import pytest
+
+from pincer_trace.plaintext.handles import Handle
 
 AT = -100
 RDONLY, WRONLY, RDWR = os.O_RDONLY, os.O_WRONLY, os.O_RDWR
@@ -175,6 +178,19 @@ def test_the_same_version_is_shown_alike_and_another_is_not(bench):
     third = content(bench.call("openat", AT, b".env", RDONLY, 0))
     assert b"\nMORE=pincer:" in third
     assert not {line for line in first.splitlines() if b"pincer:" in line} & set(third.splitlines())
+
+
+def test_a_handle_is_told_with_its_file_for_as_long_as_it_has_a_value(bench):
+    """Also of a version that is no more."""
+    view = content(bench.call("openat", AT, b".env", RDONLY, 0)).decode()
+    handle = Handle.parse(re.findall("pincer:[a-z2-7]{26}", view)[0])
+    with open(".env", "ab") as file:
+        file.write(b"MORE=canary\n")
+    assert bench.call("openat", AT, b".env", RDONLY, 0).succeeded
+    secrets = bench.engine._secrets
+    assert secrets.issued.reveal(handle, bench.session.id, 0.0) == SECRET
+    assert secrets.path_of(handle) == os.path.abspath(b".env")
+    assert secrets.path_of(Handle(bytes(16))) == b""
 
 
 # -- other names -----------------------------------------------------------------------------------------------
