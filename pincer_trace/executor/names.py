@@ -359,13 +359,8 @@ class Names:
                     os.unlink(source_name, dir_fd=source)
                     c.provenance.forget(found)
                     return 0
-                if flags:
-                    move = lambda: libc.renameat2(source, source_name, goal, goal_name, flags)  # noqa: E731
-                elif replaced is None:
-                    move = lambda: _move_to_nothing(source, source_name, goal, goal_name)  # noqa: E731
-                else:
-                    move = lambda: os.rename(source_name, goal_name, src_dir_fd=source, dst_dir_fd=goal)  # noqa: E731
-                c.domains.perform(move)
+                replaces = replaced is not None
+                c.domains.perform(lambda: _move(source, source_name, goal, goal_name, flags, replaces=replaces))
                 outcome.look_at(goal, onto.bare, found)
                 c.secrets.leaves(origin.path, found)
                 for path in gone:
@@ -434,6 +429,16 @@ class Names:
         if reading.verdict == ALLOW or authority.judge(task, READ, destination).left.verdict != ALLOW:
             return []
         return [authority.insist(task, RENAME, origin, reading)]
+
+
+def _move(source: int, source_name: bytes, goal: int, goal_name: bytes, flags: int, *, replaces: bool) -> None:
+    """renameat2(2); without flags, `replaces` says whether there is something to be replaced. Raises OSError."""
+    if flags:
+        libc.renameat2(source, source_name, goal, goal_name, flags)
+    elif replaces:
+        os.rename(source_name, goal_name, src_dir_fd=source, dst_dir_fd=goal)
+    else:
+        _move_to_nothing(source, source_name, goal, goal_name)
 
 
 def _move_to_nothing(source: int, source_name: bytes, goal: int, goal_name: bytes) -> None:
