@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -95,6 +96,18 @@ def populate(work: Path) -> None:
     (work / "dangling").symlink_to("made-by-link")
     (work / "to-secret").symlink_to("secret/key")
     os.mkfifo(work / "fifo", 0o644)
+
+
+def without_nameless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on no file system has files without a name."""
+    native = os.open
+
+    def refuse(path, flags, *rest, **named):
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.EOPNOTSUPP, "O_TMPFILE")
+        return native(path, flags, *rest, **named)
+
+    monkeypatch.setattr(os, "open", refuse)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from executor.benches import without_nameless
 from executor.faults import Faults
 from executor.test_views import PROFILE, content, is_view, refused
 
@@ -436,14 +437,7 @@ def test_a_save_that_fails_leaves_the_file_whole(bench, monkeypatch, failing, sa
 
 
 def test_p85_modes_of_a_file_system_without_nameless_files(bench, monkeypatch):
-    native = os.open
-
-    def refuse(path, flags, *rest, **named):
-        if flags & os.O_TMPFILE == os.O_TMPFILE:
-            raise OSError(errno.EOPNOTSUPP, "O_TMPFILE")
-        return native(path, flags, *rest, **named)
-
-    monkeypatch.setattr(os, "open", refuse)
+    without_nameless(monkeypatch)
     text = view(bench)
     for save in ROUTES:
         save(bench, text)

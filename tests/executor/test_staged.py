@@ -7,6 +7,7 @@ import os
 import stat
 
 import pytest
+from executor.benches import without_nameless
 
 AT = -100
 WRONLY, RDONLY, RDWR = os.O_WRONLY, os.O_RDONLY, os.O_RDWR
@@ -22,14 +23,7 @@ def here(bench, request, monkeypatch):
     The end of the script counts as the end of the tree.
     """
     if request.param == "named":
-        native = os.open
-
-        def refuse(path, flags, *rest, **named):
-            if flags & os.O_TMPFILE == os.O_TMPFILE:
-                raise OSError(errno.EOPNOTSUPP, "O_TMPFILE")
-            return native(path, flags, *rest, **named)
-
-        monkeypatch.setattr(os, "open", refuse)
+        without_nameless(monkeypatch)
     bench.listener.before("wait", *[True] * 1000)
     for name in (b"new", b"new/.git"):
         assert bench.call("mkdirat", AT, name, 0o755).succeeded
