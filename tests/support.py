@@ -213,6 +213,12 @@ class Runner:
         result.command = command
         return result
 
+    def subcommand(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
+        """`pincer-trace WORDS...` by this user, outside of the work folder."""
+        command = [*self.identity.switch, self.identity.python, "-I", "-m", "pincer_trace", *map(str, words)]
+        env = environment(self.identity, self.home)
+        return subprocess.run(command, cwd="/", env=env, capture_output=True, text=True, timeout=120)
+
     def _run(self, words: list[str], sessions: Path | None, how: dict[str, Any]) -> Result:
         cwd, timeout = how.pop("cwd", self.work), how.pop("timeout", 60)
         env = environment(self.identity, self.home, how.pop("env", None))

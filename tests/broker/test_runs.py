@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 
 import pytest
 import support
@@ -94,9 +93,7 @@ def test_a_command_uses_a_key_that_it_never_holds(runner: support.Runner) -> Non
     reached = [entry for entry in result.decisions if entry["path"] == to]
     assert reached and {entry["verdict"] for entry in reached} == {"allow"}
     assert all("broker anthropic" in entry["reason"] for entry in reached)
-    words = [*runner.identity.switch, runner.identity.python, "-I", "-m", "pincer_trace", "report", str(result.session)]
-    env = support.environment(runner.identity, runner.home)
-    report = subprocess.run(words, cwd=runner.base, env=env, capture_output=True, text=True)
+    report = runner.subcommand("report", result.session)
     assert report.returncode == 0 and to[2:] in report.stdout, report
     assert not any(KEY.encode() in path.read_bytes() for path in runner.base.rglob("*") if path.is_file())
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import tomllib
 
 import pytest
@@ -79,9 +78,7 @@ def test_observe_refuses_nothing_but_our_own_and_records_what_it_would_have(runn
     (denied,) = [entry for entry in done.decisions if entry["kind"] == "denied"]
     assert denied["rule"] == "built in"
 
-    words = [*runner.identity.switch, runner.identity.python, "-I", "-m", "pincer_trace", "profile", "learn"]
-    env = support.environment(runner.identity, runner.home)
-    learned = subprocess.run([*words, str(done.session)], cwd="/", env=env, capture_output=True, text=True, timeout=60)
+    learned = runner.subcommand("profile", "learn", done.session)
     assert learned.returncode == 0, learned.stderr
     head, _, rules = learned.stdout.partition("# What the runs did")
     for name in (".bashrc", "id_rsa", '"{home}/other"', ".husky/hook"):

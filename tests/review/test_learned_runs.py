@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -119,9 +118,7 @@ WORKLOADS = {
 
 def learn(runner: support.Runner, *sessions: Path) -> Path:
     """The profile, in a file that the program cannot change."""
-    words = [*runner.identity.switch, runner.identity.python, "-I", "-m", "pincer_trace", "profile", "learn"]
-    env = support.environment(runner.identity, runner.home)
-    done = subprocess.run([*words, *map(str, sessions)], cwd="/", env=env, capture_output=True, text=True, timeout=120)
+    done = runner.subcommand("profile", "learn", *sessions)
     assert done.returncode == 0, done.stderr
     file = runner.base / "learned.toml"
     file.write_text(done.stdout)
