@@ -11,17 +11,16 @@ root) or a first name below it, nor a file that the default profile protects, a 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import NamedTuple
 
 from pincer_trace import effects, paths
-from pincer_trace.errors import UserError
 from pincer_trace.ledger.read import raw
 from pincer_trace.profile import ALLOW, Facts
-from pincer_trace.review.account import follow
 from pincer_trace.review.naming import Names
 from pincer_trace.review.past import Past
-from pincer_trace.review.tree import ATTRIBUTES, CHANGED, CREATED, DELETED, DIRECTORY, MOVED, Tree
-from pincer_trace.testing.calls import Call, name_of, unversioned
+from pincer_trace.review.tree import ATTRIBUTES, CHANGED, CREATED, DELETED, DIRECTORY, MOVED
+from pincer_trace.testing.calls import Call, name_of, net_changes, unversioned
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,21 +114,17 @@ class _Behaviour:
         self._names = names
         self._profile = profile
         self._found: dict[Key, tuple[int, Call]] = {}
-        tree = Tree()
         self._directories = {call.path for call in calls if call.effect == effects.MKDIR}
         made: dict[str, dict[str, Call]] = {}  # by path and program
         touched: dict[str, dict[str, Call]] = {}
         for call in calls:
             if call.happened and call.changes_files:
-                follow(tree, call.raw, call.by)
                 goal = call.to if call.effect == effects.RENAME else ""
                 if goal or call.effect in _MAKING:
                     made.setdefault(goal or call.path, {})[call.by] = call
                 for path in filter(None, (call.path, goal)):
                     touched.setdefault(path, {})[call.by] = call
-        if tree.beyond:
-            raise UserError(f"{sum(tree.beyond.values())} changes are more than can be followed one by one")
-        self._changes = list(tree.changes())
+        self._changes = net_changes(calls, lambda call: call.by)
         lasting = {path for change in self._changes for path in (change.path, change.source)}
         self._gone = {path: by for path, by in made.items() if path not in lasting}
         self._made = {change.path for change in self._changes if change.what == CREATED} | self._gone.keys()
@@ -279,12 +274,14 @@ def folded(names: Mapping[str, bool]) -> dict[str, int]:
     """
     holders = _ancestors(name.rstrip("/").rpartition("/")[0] for name in names)
     found: dict[str, int] = {}
+    marks: Counter[str] = Counter()  # by directory
     below: dict[str, dict[str, int]] = {directory: {} for directory in holders}
     for name, marked in names.items():
         if name.rstrip("/") in holders:
             continue
         directory = name.rstrip("/").rpartition("/")[0]
-        if marked and sum(names[each] for each in below[directory]) < _MOST_PROTECTED:
+        marks[directory] += marked
+        if marked and marks[directory] <= _MOST_PROTECTED:
             found[name] = 1
         below[directory][name] = 1
     for directory in sorted(holders, key=len, reverse=True):  # what is below comes first

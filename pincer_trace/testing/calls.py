@@ -6,13 +6,17 @@ import re
 from dataclasses import dataclass, field
 
 from pincer_trace import effects, paths
+from pincer_trace.errors import UserError
 from pincer_trace.ledger import read
 from pincer_trace.profile.model import VIEW
-from pincer_trace.review.tree import stays
+from pincer_trace.review.tree import Tree, stays
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from pincer_trace.ledger.read import Record
+    from pincer_trace.review.tree import Change
 
 _VERSION = re.compile(r"(?<=[a-z])(?:-?\d+(?:\.\d+)+|-\d+)$|(?<=python)3$")
 _DEEPEST = 8  # ancestors that are told
@@ -120,8 +124,6 @@ def calls_of(path: str) -> tuple[list[Call], list[Process]]:
 
     Raises it also for a log with torn lines, of which a test cannot tell what they said.
     """
-    from pincer_trace.errors import UserError
-
     records = list(read.entries(path))
     if any(record["kind"] == read.TORN for record in records):
         raise UserError(f"the log in {paths.display(path)} has torn lines: what they said is not known")
@@ -134,6 +136,19 @@ def calls_of(path: str) -> tuple[list[Call], list[Process]]:
         elif record["kind"] in read.DECISIONS:
             calls.append(_call(record, known))
     return calls, known.all
+
+
+def net_changes(calls: Iterable[Call], by: Callable[[Call], str]) -> list[Change]:
+    """What these did to the file tree in the end, by whom in the words of `by`. Raises `UserError` for too many."""
+    from pincer_trace.review.account import follow
+
+    tree = Tree()
+    for call in calls:
+        if call.happened and call.changes_files:
+            follow(tree, call.raw, by(call))
+    if tree.beyond:
+        raise UserError(f"{sum(tree.beyond.values())} changes are more than can be followed one by one")
+    return list(tree.changes())
 
 
 def _call(record: Record, known: _Known) -> Call:

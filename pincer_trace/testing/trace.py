@@ -12,7 +12,7 @@ from pincer_trace.ledger import read
 from pincer_trace.profile import addresses, globs
 from pincer_trace.review.naming import Names
 from pincer_trace.review.past import Past
-from pincer_trace.testing.calls import calls_of
+from pincer_trace.testing.calls import calls_of, net_changes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,15 +79,7 @@ class Trace:
     @cached_property
     def changes(self) -> list[Change]:
         """Net changes of the file tree: what was made and removed again is none. Raises `UserError` for too many."""
-        from pincer_trace.review.account import follow
-        from pincer_trace.review.tree import Tree
-
-        tree = Tree()
-        for call in self._done():
-            follow(tree, call.raw, call.raw["exe"])
-        if tree.beyond:
-            raise UserError(f"{sum(tree.beyond.values())} changes are more than can be followed one by one")
-        return list(tree.changes())
+        return net_changes(self.calls, lambda call: call.raw["exe"])
 
     @cached_property
     def facts(self) -> Record:
