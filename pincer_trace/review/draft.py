@@ -57,9 +57,7 @@ def _head(lessons: Lessons, keeps: str) -> Iterator[str]:
 
 
 def _kept_back(lessons: Lessons) -> Iterator[str]:
-    groups: dict[tuple[bytes, str, str], list[KeptBack]] = {}
-    for kept in lessons.kept_back.values():
-        groups.setdefault((kept.path, kept.rule, kept.reason), []).append(kept)
+    groups = lessons.things()
     if not groups:
         return
     yield "# " + "-" * 100

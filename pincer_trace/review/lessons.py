@@ -121,6 +121,13 @@ class Lessons:
                 f"more than {_MOST} different effects and names: too many for one profile; name fewer sessions"
             )
 
+    def things(self) -> dict[tuple[bytes, str, str], list[KeptBack]]:
+        """What was kept back as a person is told of it: several effects on a name that one rule speaks against are one."""
+        found: dict[tuple[bytes, str, str], list[KeptBack]] = {}
+        for kept in self.kept_back.values():
+            found.setdefault((kept.path, kept.rule, kept.reason), []).append(kept)
+        return found
+
 
 class _Session:
     """One session while it is read."""

@@ -68,7 +68,7 @@ def learn(sessions: tuple[str, ...], output: str | None, protections: str | None
         print(text, end="")
     else:
         _write(output, text)
-    kept = len({(kept.path, kept.rule, kept.reason) for kept in lessons.kept_back.values()})
+    kept = len(lessons.things())
     where = f"{paths.display(output)}: " if output is not None else ""
     said = f"{where}{paths.counted(len(patterns), 'pattern')} from {paths.counted(lessons.decisions, 'decision')}"
     complain(f"{said}; {paths.counted(kept, 'thing')} kept back, commented out" if kept else said)
