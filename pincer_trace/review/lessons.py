@@ -122,7 +122,7 @@ class Lessons:
             )
 
     def things(self) -> dict[tuple[bytes, str, str], list[KeptBack]]:
-        """What was kept back as a person is told of it: several effects on a name that one rule speaks against are one."""
+        """What was kept back as a person is told of it: effects on one name that one rule speaks against are one."""
         found: dict[tuple[bytes, str, str], list[KeptBack]] = {}
         for kept in self.kept_back.values():
             found.setdefault((kept.path, kept.rule, kept.reason), []).append(kept)
