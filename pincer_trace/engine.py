@@ -215,6 +215,8 @@ class Engine:
         from pincer_trace.executor import lookups, naming, stub  # noqa: F401 - for names of hosts
         from pincer_trace.profile import gitconfig, show  # noqa: F401 - for facts, and for what a refusal tells
 
+        if self._profile.sinks:
+            from pincer_trace.gateway import sinks  # noqa: F401 - to look at them
         if self._questions is not None:
             import hashlib  # noqa: F401 - for the keys of grants
             import re  # noqa: F401 - for staging names

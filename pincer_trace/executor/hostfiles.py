@@ -13,7 +13,7 @@ from pincer_trace.executor.descriptors import sealed
 from pincer_trace.gateway import hosts
 from pincer_trace.kernel import inet
 from pincer_trace.kernel.bare import socket
-from pincer_trace.profile import ALLOW, addresses
+from pincer_trace.profile import ALLOW
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class HostFiles:
             name
             for rule in self._profile.rules
             if rule.verdict == ALLOW and CONNECT in rule.effects and rule.pattern.startswith(b"//")
-            and (name := addresses.exact_name(rule.pattern)) and name not in known
+            and (name := inet.host_name(rule.pattern[2:].rpartition(b":")[0])) and name not in known
         )  # fmt: skip
         lines = [
             b"%b %b" % (inet.written(address).encode(), name)

@@ -36,11 +36,6 @@ def is_any(pattern: bytes) -> bool:
     return pattern[2:].rpartition(b":")[0] in _ANY or pattern == b"//**"
 
 
-def exact_name(pattern: bytes) -> bytes:
-    """The one name that a pattern stands for; b"" where it stands for others."""
-    return inet.host_name(pattern[2:].rpartition(b":")[0])
-
-
 def _hosts(host: bytes) -> list[bytes]:
     address, slash, bits = host.partition(b"/")
     if slash:

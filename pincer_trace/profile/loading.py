@@ -16,14 +16,14 @@ from _hashlib import openssl_sha256  # `hashlib` is this and a millisecond of im
 
 from pincer_trace import __version__, effects, paths
 from pincer_trace.errors import UserError
-from pincer_trace.profile import addresses, globs, model
-from pincer_trace.profile.brokers import Broker
+from pincer_trace.profile import globs, model
 from pincer_trace.profile.model import ALLOW, BUILT_IN, DENY, GRANT, PROTECTION, Profile, Rule, Settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from pincer_trace.profile.brokers import Broker
     from pincer_trace.profile.globs import Components
     from pincer_trace.profile.places import Places
     from pincer_trace.profile.sinks import Sinking
@@ -118,9 +118,11 @@ def load(
     if overlay:
         rules += _overlay_rules(overlay, places, rules)
     brokers, ports = [], []
+    if brokered:
+        from pincer_trace.profile import brokers as brokers_of
     for values, started, line_of in brokered:
         if _is_command(started, expansions, places):
-            broker = Broker(*values, line_of)
+            broker = brokers_of.Broker(*values, line_of)
             brokers.append(broker)
             ports.append(port_of(broker))
             rules += _broker_rules(broker, ports[-1], places)
@@ -418,6 +420,8 @@ def _overlay_rules(overlay: Overlay, places: Places, rules: list[Rule]) -> list[
 
 def _peers(value: str) -> list[tuple[bytes, Components]]:
     """The patterns of one --allow-net, which may name several peers with commas between them."""
+    from pincer_trace.profile import addresses
+
     text = os.fsencode(value)
     found = []
     try:

@@ -4,6 +4,8 @@ started so that they use it and do not print it. Pure; processes are looked at i
 
 from __future__ import annotations
 
+import re
+
 from pincer_trace.effects import READ
 from pincer_trace.profile import globs
 from pincer_trace.profile.model import ALLOW, BUILT_IN, DENY, PROTECTION, SINK, Rule
@@ -44,8 +46,6 @@ class Sink:
 
     def fits(self, words: Sequence[bytes]) -> bool:
         """Whether a program with these arguments, its own name aside, was started so."""
-        import re
-
         at = 0
         while at < len(words) and words[at].startswith(b"-"):
             for option in self.options:

@@ -14,7 +14,6 @@ from pincer_trace.effects import READ, RENAME, WRITE
 from pincer_trace.gateway.aliases import TooMany
 from pincer_trace.gateway.repositories import Entry, Repositories, arriving_content
 from pincer_trace.gateway.resolve import join, live_name, look
-from pincer_trace.gateway.sinks import doubt
 from pincer_trace.kernel import libc
 from pincer_trace.paths import display
 from pincer_trace.profile import ALLOW, CONFIRM, DENY, Decision, Facts
@@ -185,7 +184,11 @@ class EffectFacts(Facts):
         return self._provenance.has_ports(target.listeners) or self._provenance.bound_abstract(target.path) != 0
 
     def sink_doubt(self, sink: Sink) -> str:
-        return doubt(self._task, sink, self._profile.is_closed) if self._task > 0 else super().sink_doubt(sink)
+        if self._task <= 0:
+            return super().sink_doubt(sink)
+        from pincer_trace.gateway.sinks import doubt
+
+        return doubt(self._task, sink, self._profile.is_closed)
 
     def executable(self) -> bytes:
         return self._executable

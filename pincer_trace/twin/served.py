@@ -11,6 +11,7 @@ import errno
 import os
 import unicodedata  # noqa: F401 - for display(): imported before the process is confined
 
+from pincer_trace.gateway import sinks  # noqa: F401 - the same
 from pincer_trace.gateway.aliases import Aliases
 from pincer_trace.gateway.gitconfig import ConfigWitness, Hope, Written
 from pincer_trace.gateway.provenance import Ancestry, Provenance, Within
