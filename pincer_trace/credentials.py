@@ -45,6 +45,7 @@ _TOKENS = (  # how it begins, how long it is at least
     (b"lin_api_", 32), (b"figd_", 30), (b"tskey-", 24), (b"AGE-SECRET-KEY-1", 40), (b"gsk_", 40), (b"xai-", 40),
     (b"r8_", 38), (b"pplx-", 40), (b"dapi", 36), (b"ATATT3", 40), (b"PMAK-", 40), (b"rubygems_", 40),
 )  # fmt: skip
+_BEGINNINGS = tuple(start for start, _ in _TOKENS)
 _AMAZON = (b"AKIA", b"ASIA")  # and sixteen more
 _HOOKS = (b"://hooks.slack.com/services/", b"://discord.com/api/webhooks/", b"://discordapp.com/api/webhooks/")
 _PAIRS = (
@@ -131,7 +132,9 @@ def _piece_after(value: bytes, lower: bytes, what: bytes) -> bytes:
 
 
 def _is_token(piece: bytes) -> bool:
-    if any(piece.startswith(start) and len(piece) >= length for start, length in _TOKENS):
+    if piece.startswith(_BEGINNINGS) and any(
+        piece.startswith(start) and len(piece) >= length for start, length in _TOKENS
+    ):
         random = max(map(len, piece.split(b"-"))) >= 12 and any(48 <= c < 58 for c in piece)
         return random and b"/" not in piece
     if piece.startswith(_AMAZON):
