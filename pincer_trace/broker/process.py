@@ -123,10 +123,8 @@ def _proxy_for(upstream: Upstream) -> _HttpProxy | None:
 async def _tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, to: Upstream, authorization: str) -> None:
     """Have the proxy connect to the upstream. Raises OSError where it does not, RemoteProtocolError."""
     http = h11.Connection(h11.CLIENT)
-    host = f"[{to.host}]" if ":" in to.host else to.host
-    target = f"{host}:{to.port}"
-    headers = [("host", target)] + ([("proxy-authorization", authorization)] if authorization else [])
-    for event in (h11.Request(method="CONNECT", target=target, headers=headers), h11.EndOfMessage()):
+    headers = [("host", to.target)] + ([("proxy-authorization", authorization)] if authorization else [])
+    for event in (h11.Request(method="CONNECT", target=to.target, headers=headers), h11.EndOfMessage()):
         writer.write(http.send(event) or b"")
     while True:
         answer = http.next_event()

@@ -35,8 +35,12 @@ class Upstream:
     @property
     def authority(self) -> str:
         """The value of the Host header."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+        return self.target.removesuffix(f":{_PORTS[self.scheme]}")
+
+    @property
+    def target(self) -> str:
+        """The same with a port in any case, as CONNECT has it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def url(self) -> str:
