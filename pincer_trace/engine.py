@@ -212,7 +212,6 @@ class Engine:
         """What is otherwise imported where it is used: there the ids in force might not reach the library."""
         import unicodedata  # noqa: F401 - for names that are displayed
 
-        from pincer_trace.executor import lookups, naming, stub  # noqa: F401 - for names of hosts
         from pincer_trace.profile import gitconfig, show  # noqa: F401 - for facts, and for what a refusal tells
 
         if self._profile.sinks:

@@ -145,9 +145,7 @@ class Connecting:
 
     def _to_name(self, call: Connection, host: bytes, port: int) -> object:
         if self._naming is None:
-            from pincer_trace.executor.naming import Naming
-
-            self._naming = Naming(self._c)
+            self._naming = self._c.identity.as_ourselves(call.task, lambda: _naming(self._c))
         return self._naming.connect(call, host, port)
 
     def _perform(self, call: Connection, target: Target, judgement: Judgement, address: bytes) -> object:
@@ -173,3 +171,10 @@ class Connecting:
 
     def _datagram(self, _identity: int, task: Task, _a: tuple[int, ...]) -> object:
         self._c.authority.forbid(task, SEND, Target(b"//unix-datagram"), _DATAGRAM_REASON)
+
+
+def _naming(context: Context) -> Naming:
+    """Imported for the first name that is connected to."""
+    from pincer_trace.executor.naming import Naming
+
+    return Naming(context)

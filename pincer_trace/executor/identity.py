@@ -14,8 +14,11 @@ from pincer_trace.kernel import libc, procfs
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeVar
 
     from pincer_trace.gateway.tasks import Task, Tasks
+
+    _T = TypeVar("_T")
 
 # What a worker started as root keeps: the file rights, and changing its ids. <linux/capability.h>
 CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, SETGID, SETUID, SETPCAP = 0, 1, 2, 3, 4, 6, 7, 8
@@ -90,6 +93,18 @@ class Identity:
             act()
         finally:
             self.limit()
+
+    def as_ourselves(self, task: Task, act: Callable[[], _T]) -> _T:
+        """`act` by our own ids, in the midst of a call of `task`: an import, say, whose files others may not reach.
+
+        Raises OSError.
+        """
+        self.assume(None)
+        try:
+            return act()
+        finally:
+            if self.changed:
+                self.assume(self.credentials(task))
 
     def note_change(self, task: Task) -> None:
         """A worker is about to change its ids or capabilities."""

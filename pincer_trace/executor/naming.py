@@ -14,7 +14,9 @@ import select
 from pincer_trace.effects import CONNECT
 from pincer_trace.executor.commit import commit
 from pincer_trace.executor.context import ANSWERED
+from pincer_trace.executor.lookups import Lookups
 from pincer_trace.executor.outcome import Outcome
+from pincer_trace.executor.stub import Stub
 from pincer_trace.gateway import hosts, peers
 from pincer_trace.kernel import inet, libc, routes, sockdiag, table
 from pincer_trace.profile import addresses
@@ -28,8 +30,7 @@ if TYPE_CHECKING:
     from pincer_trace.executor.connecting import Connection
     from pincer_trace.executor.context import Context
     from pincer_trace.executor.identity import Identity
-    from pincer_trace.executor.lookups import Found, Lookups
-    from pincer_trace.executor.stub import Stub
+    from pincer_trace.executor.lookups import Found
     from pincer_trace.gateway.request import Argument
     from pincer_trace.twin.authority import Judgement
 
@@ -77,8 +78,6 @@ class Naming:
 
     def _look_up(self, name: bytes) -> Found | None:
         if self._lookups is None:
-            from pincer_trace.executor.lookups import Lookups
-
             self._lookups = Lookups(self._c.wake)
         return self._lookups.of(name)
 
@@ -140,8 +139,6 @@ class Naming:
     def _to_stub(self, call: Connection) -> object:
         """Its questions leave this machine by no way, so that they are neither judged nor recorded."""
         if self._stub is None:
-            from pincer_trace.executor.stub import Stub
-
             try:
                 self._stub = Stub(self._c.hosts)
             except (OSError, RuntimeError):

@@ -41,14 +41,8 @@ class Views:
     def prepare(self, task: Task) -> None:
         """Before the first view: what makes it is imported by our own ids."""
         c = self._c
-        if c.secrets.ready:
-            return
-        c.identity.assume(None)
-        try:
-            c.secrets.load()
-        finally:
-            if c.identity.changed:
-                c.identity.assume(c.identity.credentials(task))
+        if not c.secrets.ready:
+            c.identity.as_ourselves(task, c.secrets.load)
 
     def open(self, identity: int, task: Task, flags: int, target: Target, judgement: Judgement) -> None:
         """Answer an open for reading of the pinned file with a view of it. Raises OSError, Denied, LedgerFull."""

@@ -6,10 +6,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 import support
 from hazards.path_programs.tools import SECRET, attack, folder, give, notes, python, same_as_native
+from hazards.programs.p_kit import new_sessions
+
+import pincer_trace
 
 pytestmark = pytest.mark.both_identities
 
@@ -278,3 +282,29 @@ report()
         setup=setup,
     )
     assert found == {"bits": 0, "after": 0}
+
+
+LATE = """
+import socket
+os.setgroups([]); os.setgid(61234); os.setuid(61234)
+note("library", word(-errno_of(os.listdir, sys.argv[1])))
+note("view", b"pincer:" in open(".env", "rb").read())
+stub = socket.socket(); note("stub", word(-errno_of(stub.connect, ("127.224.0.1", 53))))
+report()
+"""
+
+
+def test_p18_what_is_imported_late_is_read_by_our_own_ids(runner: support.Runner) -> None:
+    """Views and names of hosts, first used by a program of other ids, which cannot read where the supervisor lies."""
+    if runner.identity.uid:
+        pytest.skip("only root changes ids")
+    library = folder(runner, runner.base / "library", 0o700)
+    source = Path(pincer_trace.__file__).parents[1]
+    for name in ("pincer_trace", "profiles"):
+        shutil.copytree(source / name, library / name, ignore=shutil.ignore_patterns("__pycache__"))
+    give(runner, runner.work / ".env", b"TOKEN=0123456789abcdef\n")
+    runner.work.chmod(0o777)
+    start = "import sys; sys.path.insert(0, sys.argv.pop(1)); from pincer_trace.__main__ import main; sys.exit(main())"
+    ours = [runner.identity.python, "-I", "-c", start, str(library), "--session-dir", str(new_sessions(runner))]
+    found = notes(runner.native([*ours, "--quiet", "--", *python(runner, LATE, str(library))]))
+    assert found == {"library": "EACCES", "view": True, "stub": "ok"}
