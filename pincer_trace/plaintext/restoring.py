@@ -131,8 +131,8 @@ def _reappears(
     starts = [start for start, _ in shown_before]
     places = [place for place, _, _ in copies]
     for start, end in _names(content, kind.again(content)):
-        number = max(bisect_right(places, start) - 1, 0)
-        for place, source, length in copies[number:]:
+        for number in range(max(bisect_right(places, start) - 1, 0), len(copies)):
+            place, source, length = copies[number]
             if place >= end:
                 break
             low, high = max(start, place), min(end, place + length)

@@ -11,7 +11,7 @@ from pincer_trace.plaintext import refusal
 from pincer_trace.plaintext.handles import Handle, HandleStore, Save, Scope
 from pincer_trace.plaintext.kinds import Kind
 from pincer_trace.plaintext.refusal import Refusal
-from pincer_trace.plaintext.restoring import Restored, append, restore
+from pincer_trace.plaintext.restoring import Restored, _reappears, append, restore
 from pincer_trace.plaintext.summary import summarise
 
 ENV = b"""# settings of the shop
@@ -241,3 +241,22 @@ def test_what_is_appended_makes_no_name_of_what_is_hidden(name: str, content: by
         assert isinstance(answer, Refusal)
         assert answer.code == refusal.MISPLACED
         assert b"hunter" in view_of(name, content + added).text
+
+
+class Looks(list):
+    """Counts the elements that are looked at, one by one or in slices."""
+
+    count = 0
+
+    def __getitem__(self, which):
+        found = super().__getitem__(which)
+        self.count += len(found) if isinstance(which, slice) else 1
+        return found
+
+
+def test_names_before_many_parts_do_not_look_at_each_of_them() -> None:
+    """As where a value of thousands of lines became a comment behind thousands of names: it took minutes."""
+    content = b"A=\n" * 1000 + b"# x\n" * 1000
+    copies = Looks([(0, 0, 3000), *((at, at, 4) for at in range(3000, 7000, 4))])
+    assert _reappears(content, Kind.of(b".env", content), copies, [(at, at + 1) for at in range(0, 3000, 3)]) is None
+    assert copies.count < 5000
