@@ -68,6 +68,13 @@ def text_start(content: bytes) -> int:
     return len(BOM) if content.startswith(BOM) else 0
 
 
+def without_newline(content: bytes, start: int, end: int) -> int:
+    """Where [start, end) ends without the end of its last line."""
+    if content.endswith(b"\r\n", start, end):
+        return end - 2
+    return end - 1 if content.endswith(b"\n", start, end) else end
+
+
 def comment_start(content: bytes, start: int, end: int) -> int:
     """Where a comment and the space before it begin in a line, `end` where there is none."""
     found = [at for at in (content.find(b" #", start, end), content.find(b"\t#", start, end)) if at >= 0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from pincer_trace.plaintext.names import is_name
-from pincer_trace.plaintext.pieces import Line, Piece, below, line_end, text_start
+from pincer_trace.plaintext.pieces import Line, Piece, below, line_end, text_start, without_newline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,7 +68,4 @@ def _value(content: bytes, start: int, indent: int) -> tuple[int, int]:
         if _JOINED.match(content, end) is None:
             end = deeper
             break
-    stop = end
-    if content.endswith(b"\n", start, stop):
-        stop -= 2 if content.endswith(b"\r\n", start, stop) else 1
-    return stop, end
+    return without_newline(content, start, end), end

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from pincer_trace.plaintext.names import is_name
-from pincer_trace.plaintext.pieces import Line, Piece, below, comment_start, line_end, text_start
+from pincer_trace.plaintext.pieces import Line, Piece, below, comment_start, line_end, text_start, without_newline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,11 +97,7 @@ def _value(content: bytes, start: int, indent: int) -> tuple[int, int]:
     text, end = line_end(content, start)
     deeper = below(content, end, indent)
     if _BLOCK.match(content, start) is not None or deeper > end:
-        # with all that is below, but for the end of its last line
-        stop = deeper
-        if content[:stop].endswith(b"\n"):
-            stop -= 2 if content[stop - 2 : stop] == b"\r\n" else 1
-        return (stop, deeper) if deeper > end else (text, end)
+        return without_newline(content, start, deeper), deeper  # with all that is below
     return comment_start(content, start, text), end
 
 
