@@ -78,5 +78,4 @@ def disclosing(
 
 
 def _line(answer: str, by: Person, members: Mapping[str, object]) -> dict[str, object]:
-    who = {"uid": by.uid, "pid": by.pid, "exe": by.exe}
-    return {"answer": answer, "by": who, "effect": "read" if answer == REVEAL else "write", **members}
+    return {"answer": answer, "by": by.told, "effect": "read" if answer == REVEAL else "write", **members}

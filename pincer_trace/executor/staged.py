@@ -3,7 +3,8 @@
 What git reads from a folder (`gateway.repositories`) cannot be judged when it is opened: it is empty then. The worker
 writes a file without a name instead. When nobody can write that any more, which a read lease proves (hazard P85), it is
 judged, and a copy of it gets the name, or nothing does. A copy, since descriptors of the first one can be opened again,
-and the kernel does not tell by which name. Until then the name is absent, or holds what it held.
+and the kernel does not tell by which name. Until then the name is absent, or holds what it held. An edited view is
+written in the same way (`executor.saves`).
 """
 
 from __future__ import annotations

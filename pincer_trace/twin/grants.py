@@ -95,6 +95,11 @@ class Person:
         self.pid = pid
         self.exe = exe
 
+    @property
+    def told(self) -> dict[str, object]:
+        """As records have it."""
+        return {"uid": self.uid, "pid": self.pid, "exe": self.exe}
+
 
 class Answer:
     """A remembered answer. `id` is the sequence number of its line in the ledger, `at` when it was given."""

@@ -297,7 +297,7 @@ def _line(question: Question, kind: str, by: Person) -> dict[str, object]:
         "question": question.id,
         "key": question.key.digest(),
         "answer": kind,
-        "by": {"uid": by.uid, "pid": by.pid, "exe": by.exe},
+        "by": by.told,
         "effect": question.key.effect,
         "path": shown.get("path", b""),
     }
