@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from hazards.programs.p_kit import build_folder
+from hazards.path_programs.tools import build_folder
 
 PROGRAMS = Path(__file__).parent / "programs"
 

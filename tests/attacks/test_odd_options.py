@@ -6,7 +6,6 @@ the log, and the log must say who asked for it.
 
 from __future__ import annotations
 
-import base64
 import os
 import shutil
 from pathlib import Path
@@ -15,19 +14,11 @@ import pytest
 import support
 from attacks.kit import between_marks
 from attacks.odd_options import cases
-from hazards.path_programs.tools import folder, give
+from hazards.path_programs.tools import folder, forms, give
 
 CANARY = b"Canary7f3aQzXw"
 SECRET = b"[%b]\n%b = %b\n" % (CANARY, CANARY, CANARY)
-# What a program has shown that shows it in another form.
-FORMS = {
-    CANARY,
-    CANARY.lower(),
-    CANARY[::-1],
-    CANARY.hex().encode(),
-    CANARY.hex().upper().encode(),
-    *(base64.b64encode(b"x" * pad + CANARY + b"xx")[pad and 4 : -4] for pad in range(3)),
-}
+FORMS = forms(CANARY)
 
 
 def shown(top: Path) -> list[str]:

@@ -8,10 +8,11 @@ import re
 import signal
 import stat
 import subprocess
-from pathlib import Path
 
 import pytest
 import support
+from hazards.path_programs.tools import folder, give
+from hazards.programs.p_kit import new_sessions
 
 pytestmark = pytest.mark.skipif(bool(support.PREFIX), reason="nothing is written natively")
 
@@ -36,15 +37,6 @@ for name in ("out/report.json", "out/denials.sarif"):  # of the run itself: not 
 tried(lambda: os.rename("out", "moved"))
 """
 OUTPUTS = ("--report", "out/report.json", "--sarif", "out/denials.sarif")
-
-
-def folder(runner: support.Runner) -> Path:
-    """Where the files are to be."""
-    out = runner.work / "out"
-    if not out.exists():
-        out.mkdir()
-        os.chown(out, runner.identity.uid, runner.identity.gid)
-    return out
 
 
 def valid(document: object) -> dict[str, object]:
@@ -87,9 +79,8 @@ def valid(document: object) -> dict[str, object]:
 
 
 def test_a_run_leaves_a_report_and_its_refusals_and_fails_by_policy(runner: support.Runner) -> None:
-    report, sarif = folder(runner) / "report.json", folder(runner) / "denials.sarif"
-    sarif.write_text("x" * 100_000)
-    os.chown(sarif, runner.identity.uid, runner.identity.gid)
+    sarif = give(runner, runner.work / "out/denials.sarif", b"x" * 100_000)
+    report = sarif.with_name("report.json")
     program = ["sh", "-c", '$PYTHON -c "$DEEDS"']
     done = runner.supervise(program, options=("--fail-on", "deny", *OUTPUTS), env={"DEEDS": DEEDS})
     assert done.status == 123, done
@@ -133,11 +124,9 @@ def test_what_was_confirmed_fails_where_that_is_asked_for(runner: support.Runner
 def test_an_interrupted_run_leaves_them_too(runner: support.Runner, number: int) -> None:
     """As a CI system ends it: a signal to the supervisor alone."""
     words = [*runner.identity.switch, runner.identity.python, "-I", "-m", "pincer_trace", "-q", "--session-dir"]
-    out, sessions = folder(runner), runner.base / "sessions"
-    sessions.mkdir(mode=0o700)
-    os.chown(sessions, runner.identity.uid, runner.identity.gid)
+    out = folder(runner, runner.work / "out")
     program = "echo > .vimrc 2> /dev/null; echo ready; exec sleep 100"
-    words += [str(sessions), *OUTPUTS, "--fail-on", "deny", "--", "sh", "-c", program]
+    words += [str(new_sessions(runner)), *OUTPUTS, "--fail-on", "deny", "--", "sh", "-c", program]
     env = support.environment(runner.identity, runner.home)
     with subprocess.Popen(
         words, cwd=runner.work, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True

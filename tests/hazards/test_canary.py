@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import subprocess
 from pathlib import Path
 
 import support
+from hazards.path_programs.tools import forms, give
 
 PROGRAM = Path(__file__).parent / "programs/p_canary.py"
 MARK = b"canary7"
@@ -52,21 +52,13 @@ VIEWS = {
 VARIABLES = {name: MARK.decode() for name in ("AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "OPENAI_API_KEY", "DB_PASSWORD")}
 
 
-def give(runner: support.Runner, path: Path, content: bytes) -> None:
-    for folder in reversed(path.relative_to(runner.base).parents):
-        place = runner.base / folder
-        if not place.exists():
-            place.mkdir()
-            os.chown(place, runner.identity.uid, runner.identity.gid)
-    path.write_bytes(content.replace(b"@", MARK))
-    path.chmod(0o600)
-    os.chown(path, runner.identity.uid, runner.identity.gid)
+def give_secret(runner: support.Runner, path: Path, content: bytes) -> None:
+    give(runner, path, content.replace(b"@", MARK), 0o600)
 
 
 def traces(data: bytes) -> list[bytes]:
     """The forms in which the canary is in these bytes."""
-    forms = [MARK, MARK.hex().encode(), MARK[::-1], *(base64.b64encode(b"x" * n + MARK)[n + 1 : 9] for n in range(3))]
-    return [form for form in forms if form in data]
+    return [form for form in forms(MARK) if form in data]
 
 
 def test_no_byte_of_a_secret_reaches_the_program(runner: support.Runner) -> None:
@@ -75,9 +67,9 @@ def test_no_byte_of_a_secret_reaches_the_program(runner: support.Runner) -> None
     program.write_bytes(PROGRAM.read_bytes())
     program.chmod(0o644)
     for name, content in SECRETS.items():
-        give(runner, runner.home / name, content)
+        give_secret(runner, runner.home / name, content)
     for name, content in VIEWS.items():
-        give(runner, runner.work / name, content)
+        give_secret(runner, runner.work / name, content)
     runner.native(["git", "init", "-q"])
     secrets = [*(runner.work / name for name in VIEWS), *(runner.home / name for name in SECRETS)]
     before = {path: (path.read_bytes(), os.stat(path).st_mode & 0o600) for path in secrets}
@@ -95,22 +87,23 @@ def test_no_byte_of_a_secret_reaches_the_program(runner: support.Runner) -> None
         for path in [place, *place.rglob("*")] if place.is_dir() else [place]:
             if path.is_file() and not path.is_symlink() and path not in before:
                 found[str(path)] = traces(path.read_bytes())
-    assert not {name: forms for name, forms in found.items() if forms}
+    assert not {name: seen for name, seen in found.items() if seen}
     for path, (content, mode) in before.items():
         assert (path.read_bytes(), os.stat(path).st_mode & 0o600) == (content, mode), path
 
 
 def test_p84_programs_that_compare_refuse_by_themselves(runner: support.Runner) -> None:
     """What they say, and that they say it: the list is part of what a view costs."""
-    give(runner, runner.work / ".env", b"TOKEN=@\n")
+    give_secret(runner, runner.work / ".env", b"TOKEN=@\n")
     runner.native(["git", "init", "-q"])
     runner.native(["git", "add", "-f", ".env"])
     runner.native(["git", "-c", "user.name=u", "-c", "user.email=u@h", "commit", "-qm", "one"])
-    give(runner, runner.work / ".env", b"TOKEN=@\nMORE=@\n")
-    script = """
-try() { echo "== $1"; shift; "$@" 2>&1 | grep -v '^hint'; }
+    give_secret(runner, runner.work / ".env", b"TOKEN=@\nMORE=@\n")
+    moved = Path("/dev/shm") / f"{runner.base.name}-moved"
+    script = f"""
+try() {{ echo "== $1"; shift; "$@" 2>&1 | grep -v '^hint'; }}
 try cp cp .env copy
-try mv mv .env /dev/shm/pincer-canary-moved
+try mv mv .env {moved}
 try install install -m 600 .env copy2
 try add git add -f .env
 try stash git stash
@@ -122,7 +115,7 @@ try stash git stash
     assert "as it was replaced while being copied" in said["mv"], said
     for name in ("add", "stash"):  # it would not refuse by itself: a view that is longer than the file is cut off
         assert "Permission denied" in said[name], said
-    assert not os.path.exists("/dev/shm/pincer-canary-moved")
+    assert not moved.exists()
     assert (runner.work / ".env").read_bytes() == b"TOKEN=@\nMORE=@\n".replace(b"@", MARK)
     objects = subprocess.run(
         ["git", "cat-file", "--batch-all-objects", "--batch"], cwd=runner.work, capture_output=True

@@ -8,7 +8,7 @@ import re
 import subprocess
 
 import support
-from hazards.programs.p_kit import Live, until
+from hazards.programs.p_kit import Live, give, until
 
 TEXT = b"API_KEY=canary-key\nDEBUG=canary-true\n# canary\n"
 HANDLE = re.compile(rb"pincer:[a-z2-7]{26}")
@@ -25,10 +25,7 @@ cat .env
 
 
 def test_only_the_person_is_given_what_a_handle_stands_for_and_what_was_before(runner: support.Runner) -> None:
-    file = runner.work / ".env"
-    file.write_bytes(TEXT)
-    file.chmod(0o640)
-    os.chown(file, runner.identity.uid, runner.identity.gid)
+    file = give(runner, runner.work / ".env", TEXT, 0o640)
     with Live(runner, ["sh", "-c", f"SESSION=$(ls -d {runner.base}/*/2*-*); {WORKER}"]) as run:
         key = HANDLE.search(run.read_until(b"saved\n"))
         assert key is not None

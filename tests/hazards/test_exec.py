@@ -14,11 +14,16 @@ from hazards.programs.p_kit import program
 TRIES, SLOW = 1000, 100_000
 
 
+def give_two(runner: support.Runner) -> None:
+    """`e`, which says what it is given, and `t`, which says nothing."""
+    for name, file in (("e", "echo"), ("t", "true")):
+        give(runner, runner.work / name, Path(str(shutil.which(file))).read_bytes(), 0o755)
+
+
 @pytest.mark.parametrize("tries", [TRIES, pytest.param(SLOW, marks=pytest.mark.slow)])
 def test_p42_the_record_names_the_program_that_ran(runner: support.Runner, tries: int) -> None:
     """A thread flips the path in shared memory between the look and the kernel's own: no `e` runs as a `t`."""
-    for name, file in (("e", "echo"), ("t", "true")):
-        give(runner, runner.work / name, Path(str(shutil.which(file))).read_bytes(), 0o755)
+    give_two(runner)
     result = runner.supervise([program("p42_exec"), str(tries), "./t", "e", "t"], timeout=1200)
     assert result.status == 0, result
     *ran, last = result.out.splitlines()
@@ -35,8 +40,7 @@ def test_p42_the_record_names_the_program_that_ran(runner: support.Runner, tries
 
 def test_p42_a_rule_about_a_program_is_not_raced(runner: support.Runner) -> None:
     """The same where the profile closes one of the two: it never runs."""
-    for name, file in (("e", "echo"), ("t", "true")):
-        give(runner, runner.work / name, Path(str(shutil.which(file))).read_bytes(), 0o755)
+    give_two(runner)
     options = ("--quiet", "--protect", str(runner.work / "e"))
     result = runner.supervise([program("p42_exec"), "300", "./t", "e", "t"], options=options)
     assert result.status == 0 and "ran" not in result.out, result

@@ -13,9 +13,9 @@ import subprocess
 import pytest
 import support
 from hazards.path_programs.terminal import Terminal
-from hazards.programs.p_kit import Live, secret, until
+from hazards.programs.p_kit import Live, give, secret, state, until
 from hazards.programs.p_tmux import Tmux
-from hazards.test_asked import Run, shell
+from hazards.test_asked import Run, ledger, shell
 
 
 def monitor(run: Live, *more: str, columns: int = 80, rows: int = 24, **env: str) -> Tmux:
@@ -35,8 +35,6 @@ def answer(pane: Tmux, number: int, key: str, lit: str = "a allow once") -> None
 
 
 def answers(run: Live) -> list[tuple[int, str]]:
-    from hazards.test_asked import ledger
-
     return [(record["question"], record["answer"]) for record in ledger(run) if record["kind"] == "answer"]
 
 
@@ -89,8 +87,7 @@ def test_two_questions_at_once_and_one_that_nobody_answers(runner: support.Runne
 def test_always_is_added_to_the_profile_and_holds_in_the_next_run(runner: support.Runner) -> None:
     command = shell("echo x >> $HOME/.bashrc; echo $?; read line")
     options = ("--quiet", "--confirm", "ask")
-    (runner.home / ".bashrc").write_text("mine\n")
-    os.chown(runner.home / ".bashrc", runner.identity.uid, runner.identity.gid)
+    give(runner, runner.home / ".bashrc", b"mine\n")
     with Live(runner, command, options=options) as run, monitor(run) as pane:
         pane.see("1 question", "~/.bashrc")
         answer(pane, 1, "w")
@@ -211,9 +208,7 @@ def test_p54_resizing_in_a_flood(runner: support.Runner) -> None:
 
 def test_what_a_write_changed(runner: support.Runner) -> None:
     """Kept by the supervisor while somebody watches, and set against what the file holds by now."""
-    note = runner.work / "note"
-    note.write_text("first\nsecond\x1b[2J\n")
-    os.chown(note, runner.identity.uid, runner.identity.gid)
+    give(runner, runner.work / "note", b"first\nsecond\x1b[2J\n")
     text = "echo 1 >> asked; echo more >> note; echo done; read line"
     with Run(runner, shell(text)) as run, monitor(run, columns=100, rows=40) as pane:
         pane.see("1 question")  # so it is watched
@@ -255,16 +250,8 @@ def test_the_terminal_is_as_it_was(runner: support.Runner) -> None:
             pane.see("running", "decisions")
             viewer = pane.pid()
         for _ in until("the viewer's end", 20):
-            if _state(viewer) == "Z":
+            if state(viewer) in "XZ":
                 break
-
-
-def _state(pid: int) -> str:
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0]
-    except OSError:
-        return "Z"
 
 
 @pytest.mark.parametrize("term", ["dumb", ""])
@@ -358,7 +345,7 @@ def test_a_terminal_that_hangs_up_ends_it(runner: support.Runner) -> None:
             os.close(terminal.master)
             terminal.master = -1
             for _ in until("its end", 20):
-                if _state(terminal.pid) == "Z":
+                if state(terminal.pid) in "XZ":
                     break
             assert os.waitstatus_to_exitcode(os.waitpid(terminal.pid, 0)[1]) == 3
             terminal.status = 3

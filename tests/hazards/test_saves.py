@@ -8,7 +8,7 @@ import signal
 
 import pytest
 import support
-from hazards.programs.p_kit import Live, kill, state, until
+from hazards.programs.p_kit import Live, give, kill, state, until
 
 TEXT = "# canary-0\nAPI_KEY=canary-1\n\nDEBUG=canary-2  # why\nDB='postgres://u:canary-3@h/d'\n"
 PROGRAMS = r"""
@@ -26,16 +26,10 @@ cat .env > shown
 EDITED = TEXT.replace("DEBUG=canary-2", "DEBUG=false") + "APPENDED=3\nPYTHON=2\nED=4\nVIM=5\n"
 
 
-def give(runner: support.Runner) -> None:
-    (runner.work / ".env").write_text(TEXT)
-    (runner.work / ".env").chmod(0o640)
-    os.chown(runner.work / ".env", runner.identity.uid, runner.identity.gid)
-
-
 @pytest.mark.skipif(not all(map(shutil.which, ("ed", "vim", "perl"))), reason="ed, vim and perl are needed")
 @pytest.mark.parametrize("twin", ["inline", "process"])
 def test_programs_edit_what_they_do_not_see(runner: support.Runner, twin: str) -> None:
-    give(runner)
+    give(runner, runner.work / ".env", TEXT.encode(), 0o640)
     result = runner.supervise(["sh", "-c", PROGRAMS], options=("--quiet", "--twin", twin), timeout=120)
     assert result.err == "" and result.status == 0, result
     assert (runner.work / ".env").read_text() == EDITED
@@ -66,7 +60,7 @@ sys.stdin.readline()
 
 @pytest.mark.parametrize("victim", ["engine", "front"])
 def test_a_supervisor_that_is_killed_leaves_the_file_whole(runner: support.Runner, victim: str) -> None:
-    give(runner)
+    give(runner, runner.work / ".env", TEXT.encode(), 0o640)
     with Live(runner, [runner.identity.python, "-c", WRITER]) as run:
         run.read_until(b"written\n")
         worker = run.worker
@@ -79,7 +73,7 @@ def test_a_supervisor_that_is_killed_leaves_the_file_whole(runner: support.Runne
 
 
 def test_a_writer_that_is_killed_saves_what_fits_and_loses_what_does_not(runner: support.Runner) -> None:
-    give(runner)
+    give(runner, runner.work / ".env", TEXT.encode(), 0o640)
     script = """
 "$PYTHON" -c "
 import os, signal

@@ -143,20 +143,14 @@ static int lead(const char *route, const struct verb *verb, const char *path, st
 			return NONE;
 		link_to("via", path);
 		SAY("via");
-	} else if (!strcmp(route, "folder-descriptor") || !strcmp(route, "sent-folder")) {
+	} else if (!strcmp(route, "folder-descriptor") || !strcmp(route, "sent-folder") || !strcmp(route, "odd-register")) {
 		if (!(verb->takes & AT))
 			return NONE;
 		place->at = route[0] == 's' ? sent(folder, O_PATH) : opened(folder, O_PATH);
 		if (place->at < 0)
 			return place->at;
-		SAY("%s", name);
-	} else if (!strcmp(route, "odd-register")) {
-		if (!(verb->takes & AT))
-			return NONE;
-		place->at = opened(folder, O_PATH);
-		if (place->at < 0)
-			return place->at;
-		place->at |= 0x5eed00000000;
+		if (route[0] == 'o')
+			place->at |= 0x5eed00000000;
 		SAY("%s", name);
 	} else if (!strcmp(route, "self-fd-folder") || !strcmp(route, "thread-fd-folder") || !strcmp(route, "dev-fd-folder")) {
 		held = place->held = opened(folder, O_PATH);

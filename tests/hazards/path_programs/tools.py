@@ -5,6 +5,7 @@ supervised, files that must not change.
 from __future__ import annotations
 
 import atexit
+import base64
 import functools
 import json
 import os
@@ -25,7 +26,8 @@ SECRET = b"canary-7f3a-secret\n"
 
 
 @functools.cache
-def _build_folder() -> Path:
+def build_folder() -> Path:
+    """Where compiled programs lie: readable and executable for every identity."""
     folder = Path(tempfile.mkdtemp(prefix="pincer-programs-"))
     folder.chmod(0o755)
     atexit.register(shutil.rmtree, folder, True)
@@ -37,7 +39,7 @@ def compiled(name: str, *flags: str) -> str:
     """The program of `NAME.c`, compiled. Skips when there is no C compiler."""
     if shutil.which("gcc") is None:
         pytest.skip("gcc is missing (Debian package gcc)")
-    path = _build_folder() / "-".join([name, *(flag.strip("-").replace("=", "") for flag in flags)])
+    path = build_folder() / "-".join([name, *(flag.strip("-").replace("=", "") for flag in flags)])
     words = ["gcc", "-O1", "-g", "-Wall", "-Werror", *flags, "-o", str(path), str(PROGRAMS / f"{name}.c"), "-lpthread"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
@@ -112,6 +114,15 @@ def folder(runner: support.Runner, path: Path, mode: int = 0o755) -> Path:
 def outside(runner: support.Runner, name: str = "f", data: bytes = SECRET) -> Path:
     """A file of the identity's own that lies outside of the work tree and was there before the run."""
     return give(runner, runner.base / "outside" / name, data)
+
+
+def forms(mark: bytes) -> set[bytes]:
+    """`mark` as programs show what they read: backwards, in hex, and as much of its base64 as it alone decides."""
+    encoded = (
+        base64.b64encode(bytes(before) + mark)[-(-8 * before // 6) : 8 * (before + len(mark)) // 6]
+        for before in range(3)
+    )
+    return {mark, mark.lower(), mark[::-1], mark.hex().encode(), mark.hex().upper().encode(), *encoded}
 
 
 class Unchanged:

@@ -250,7 +250,7 @@ PROGRAMS = {
     "cp": program("cp", "PATH", "NEW"),
     "cp --reflink": program("cp", "--reflink=auto", "PATH", "NEW"),
     "cp -l": program("cp", "-l", "PATH", "NEW"),
-    "mv to another file system": program("mv", "PATH", "/dev/shm/pincer-canary-aside"),
+    "mv to another file system": program("mv", "PATH", f"/dev/shm/pincer-canary-{os.getpid()}"),
     "dd": program("dd", "if=PATH", "of=NEW"),
     "head": program("head", "-c", "999", "PATH"),
     "sed": program("sed", "-n", "p", "PATH"),

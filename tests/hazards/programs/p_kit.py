@@ -7,7 +7,6 @@ replaces one named function before the real entry runs.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import fcntl
 import functools
@@ -17,7 +16,6 @@ import select
 import shutil
 import signal
 import subprocess
-import tempfile
 import termios
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,18 +23,10 @@ from pathlib import Path
 from typing import Any
 
 import support
+from hazards.path_programs.tools import build_folder, give
 
 PROGRAMS = Path(__file__).parent
 PATIENCE = 20.0  # seconds before a wait for an event fails the test
-
-
-@functools.cache
-def build_folder() -> Path:
-    """Where compiled programs lie: readable and executable for every identity."""
-    folder = Path(tempfile.mkdtemp(prefix="pincer-programs-"))
-    folder.chmod(0o755)
-    atexit.register(shutil.rmtree, folder, True)
-    return folder
 
 
 @functools.cache
@@ -66,18 +56,6 @@ def script(name: str) -> str:
     copy = build_folder() / f"{name}.py"
     shutil.copyfile(PROGRAMS / f"{name}.py", copy)
     return str(copy)
-
-
-def give(runner: support.Runner, path: Path, content: bytes, mode: int = 0o644) -> Path:
-    """A file of the identity's own at `path`, with its folders."""
-    for folder in reversed([p for p in path.parents if p.is_relative_to(runner.base)]):
-        if not folder.exists():
-            folder.mkdir()
-            os.chown(folder, runner.identity.uid, runner.identity.gid)
-    path.write_bytes(content)
-    path.chmod(mode)
-    os.chown(path, runner.identity.uid, runner.identity.gid)
-    return path
 
 
 def secret(runner: support.Runner) -> Path:
