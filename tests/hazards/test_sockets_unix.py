@@ -26,7 +26,11 @@ class Server:
         self.heard: list[bytes] = []
         self.peers: list[tuple[int, int, int]] = []
         self._socket = socket.socket(socket.AF_UNIX, kind)
-        self._socket.bind(address)
+        try:
+            self._socket.bind(address)
+        except OSError:
+            self._socket.close()
+            raise
         if address[0] != "\0":
             os.chmod(address, 0o777)
         if kind != socket.SOCK_DGRAM:
@@ -246,8 +250,9 @@ def test_p49_a_deputy_is_refused_by_name(runner: support.Runner, place: str) -> 
 def refused_by_name(runner: support.Runner, place: str) -> None:
     path = Path(place.format(uid=runner.identity.uid, home=runner.home))
     made = [above for above in path.parents if not above.exists()]
-    if made and not os.access(made[-1].parent, os.W_OK):
-        pytest.skip(f"{made[-1].parent} cannot be written")
+    there = made[-1].parent if made else path.parent
+    if not os.access(there, os.W_OK):
+        pytest.skip(f"{there} cannot be written")
     folder(runner, path.parent) if made else None
     try:
         with server(path) as stranger:

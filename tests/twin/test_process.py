@@ -340,8 +340,9 @@ def test_it_does_not_outlive_the_supervisor(runner: support.Runner, victim: str,
 
 def test_it_goes_on_for_what_outlives_the_command(runner: support.Runner) -> None:
     """`--leftover keep`: the front leaves, the daemon is judged as before; then everything ends."""
-    code = "while [ ! -e {0}/go ]; do sleep 0.02; done; echo x > late; echo x > {0}/no; echo done > told"
-    daemon = code.format(runner.base)
+    daemon = (
+        f"while [ ! -e {runner.base}/go ]; do sleep 0.02; done; echo x > late; echo x > ~/.bashrc; echo done > told"
+    )
     command = ["sh", "-c", f"setsid -f sh -c '{daemon}' </dev/null >/dev/null 2>&1; echo started"]
     with Live(runner, command, options=(*APART, "--leftover", "keep")) as live:
         engine = live.engine
@@ -352,7 +353,7 @@ def test_it_goes_on_for_what_outlives_the_command(runner: support.Runner) -> Non
         for _ in until("the daemon", 10):
             if (runner.work / "told").exists():
                 break
-        assert (runner.work / "late").exists() and not (runner.base / "no").exists()
+        assert (runner.work / "late").exists() and not (runner.home / ".bashrc").exists()
         gone(engine), gone(right)
 
 
