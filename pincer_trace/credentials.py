@@ -30,8 +30,9 @@ _WHOLE = frozenset(
 )
 _LEADING = (b"POETRY_PYPI_TOKEN_",)  # the rest is the name of a registry
 _QUALIFIERS = frozenset(
-    b"B64 BASE BASE64 DEV HEX JSON LIVE NEW OLD PEM PROD PRODUCTION RO RW SANDBOX STAGING TEST VALUE".split()
+    b"B64 BASE BASE64 DEV HEX JSON LIVE NEW OLD PEM PROD PRODUCTION RO RW SANDBOX STAGING TEST V VALUE".split()
 )
+_DIGITS = b"0123456789"
 _PUBLIC = frozenset((b"PUBLIC", b"PUBLISHABLE"))
 _SETTINGS = frozenset(b"0 1 TRUE FALSE YES NO ON OFF NONE NULL NEVER ALWAYS AUTO DEFAULT REQUIRED".split())
 _REFERENCES = (b"$", b"<", b"{{", b"%(", b"op://", b"***", b"[MASKED]")  # somebody puts the value there later
@@ -62,10 +63,15 @@ _WORDS = bytes(c if chr(c).isalnum() and c < 128 else 32 for c in range(256))
 def is_credential(name: bytes, value: bytes) -> bool:
     """Whether the variable `name` with this value is to be kept from a program that was not given it by name."""
     value = value.strip()
-    words = name.upper().translate(_WORDS).split()
+    words = [_bare(word) for word in name.upper().translate(_WORDS).split()]
     if not value or not _PUBLIC.isdisjoint(words):
         return False
     return _has_shape(value) or (_is_named_so(words) and _may_be_one(value, words))
+
+
+def _bare(word: bytes) -> bytes:
+    """Without the number behind it, in which `TOKEN2` and `DB_PASSWORD_V2` differ from the first ones."""
+    return word if word in _QUALIFIERS else word.rstrip(_DIGITS) or word
 
 
 def _is_named_so(words: list[bytes]) -> bool:

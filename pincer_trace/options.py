@@ -69,7 +69,7 @@ TABLE = (
     Option(
         "allow_net", ("--allow-net",), TEXTS, metavar="HOST:PORT",
         text="Also allow TCP connections there, where the profile does not: example.com:443, *.example.com:*, "
-        "[::1]:80, 10.0.0.0/8:443; several with commas between them. Repeatable.",
+        "[::1]:80, 10.0.0.0/8:443, [2001:db8::/32]:443; several with commas between them. Repeatable.",
     ),
     Option(
         "protect", ("--protect",), TEXTS, metavar="PATH",

@@ -33,18 +33,27 @@ def written(raw: bytes) -> str:
     return socket.inet_ntop(socket.AF_INET if len(raw) == 4 else socket.AF_INET6, raw)
 
 
+def read(text: str) -> bytes:
+    """The 4 or 16 bytes of an address in words; b"" for what is none."""
+    try:
+        return socket.inet_pton(socket.AF_INET6 if ":" in text else socket.AF_INET, text)
+    except (OSError, ValueError):
+        return b""
+
+
 def is_far(raw: bytes) -> bool:
     """Whether that address (4 or 16 bytes) is one of the internet, not of this machine or of a network near."""
     raw = unmapped(raw)
     if len(raw) != 4:
         if raw.startswith(_NAT64):
             return is_far(raw[-4:])
-        if not _within(raw, *_GLOBAL):
+        if not within(raw, *_GLOBAL):
             return False
-    return not any(len(first) == len(raw) and _within(raw, first, bits) for first, bits in _SPECIAL)
+    return not any(len(first) == len(raw) and within(raw, first, bits) for first, bits in _SPECIAL)
 
 
-def _within(raw: bytes, first: bytes, bits: int) -> bool:
+def within(raw: bytes, first: bytes, bits: int) -> bool:
+    """Whether an address of the same family begins with the first `bits` bits of `first`."""
     rest = 8 * len(first) - bits
     return int.from_bytes(raw[: len(first)], "big") >> rest == int.from_bytes(first, "big") >> rest
 

@@ -1,21 +1,17 @@
 """HOST:PORT of rules and options, as patterns of what the gateway calls a peer: `//HOST:PORT`, one spelling a host.
 
 A connection to a name is judged by the name, one to an address by the address, and no pattern of the one matches the
-other: the last label of a name is never a number, and that of an address always is. `10.0.0.0/8:443` is written out as
-patterns; an IPv6 address may stand in brackets, `[::1]:443`. `localhost` is this machine's addresses, as its files say.
+other: the last label of a name is never a number, and that of an address always is. An IPv6 address may stand in
+brackets, `[::1]:443`; a prefix, `10.0.0.0/8:443` and `2001:db8::/32:443`, is one pattern, which holds addresses alone.
+`localhost` is this machine's addresses, as its files say.
 """
 
 from __future__ import annotations
 
 from pincer_trace.kernel import inet
-from pincer_trace.kernel.bare import socket
 from pincer_trace.profile.globs import GlobError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-_OCTETS, _BITS = 4, 32
+_OCTETS = 4
 _ANY = (b"*", b"**")
 _DIGITS = (b"[0-9]", b"[0-9][0-9]", b"[0-9][0-9][0-9]")  # a last octet, which no name has
 _LOCAL = (b"127.0.0.1", b"::1")
@@ -26,6 +22,8 @@ def patterns(text: bytes) -> list[bytes]:
     a name that no host can have.
     """
     host, colon, port = text.rpartition(b":")
+    if b"/" in port or (port.endswith(b"]") and b"[" not in port):
+        raise GlobError("a port comes last: HOST:PORT, or HOST:* for every one")
     if not colon:
         return [b"//" + text]
     return [b"//%b:%b" % (each, port) for each in _hosts(host)]
@@ -37,9 +35,8 @@ def is_any(pattern: bytes) -> bool:
 
 
 def _hosts(host: bytes) -> list[bytes]:
-    address, slash, bits = host.partition(b"/")
-    if slash:
-        return _prefix(address, bits)
+    if b"/" in host:
+        return [_prefix(*_bare(host).split(b"/", 1))]
     canonical = _address(host)
     if canonical:
         return [inet.written(canonical).encode()]
@@ -69,14 +66,16 @@ def _ascii(host: bytes) -> bytes:
 
 def _address(host: bytes) -> bytes:
     """The bytes of an address, IPv4 in IPv6 as IPv4; b"" for none."""
-    if host[:1] == b"[" and host[-1:] == b"]":
-        host = host[1:-1]
-    for family in (socket.AF_INET, socket.AF_INET6):
-        try:
-            return inet.unmapped(socket.inet_pton(family, host.decode("ascii")))
-        except (OSError, UnicodeDecodeError, ValueError):
-            continue  # no address of this family
-    return b""
+    try:
+        return inet.unmapped(inet.read(_bare(host).decode("ascii")))
+    except UnicodeDecodeError:
+        return b""
+
+
+def _bare(host: bytes) -> bytes:
+    """Without brackets: `[2001:db8::]/32` and `[2001:db8::/32]`, too."""
+    inside, closed, rest = host[1:].partition(b"]") if host[:1] == b"[" else (host, b"", b"")
+    return inside + rest if closed else host
 
 
 def _numbers(host: bytes) -> list[bytes]:
@@ -90,31 +89,14 @@ def _numbers(host: bytes) -> list[bytes]:
     return [head + join + digits for join in joins for digits in _DIGITS]
 
 
-def _prefix(address: bytes, bits: bytes) -> list[bytes]:
-    """The hosts of `ADDRESS/BITS`, of IPv4: whole octets, each value of the one that is cut, and any behind it."""
+def _prefix(address: bytes, bits: bytes) -> bytes:
+    """`ADDRESS/BITS` in its one spelling. Of IPv4 in IPv6 there is none: such an address is one of IPv4."""
     raw = _address(address)
-    if len(raw) != _OCTETS:
-        what = "of an IPv6 address; name the addresses" if raw else "of what is no address"
-        raise GlobError(f"no prefix {what}")
-    if not (bits.isdigit() and int(bits) <= _BITS):
-        raise GlobError("a prefix has 0 to 32 bits")
-    number = int.from_bytes(raw, "big")
-    if number & ((1 << _BITS - int(bits)) - 1):
+    if not raw or (len(raw) == _OCTETS and b":" in address):
+        raise GlobError("no prefix of what is no address" if not raw else "write it as a prefix of IPv4")
+    most = 8 * len(raw)
+    if not (bits.isdigit() and int(bits) <= most):
+        raise GlobError(f"a prefix has 0 to {most} bits")
+    if int.from_bytes(raw, "big") & ((1 << most - int(bits)) - 1):
         raise GlobError("bits of the address are set behind its prefix")
-    whole, cut = divmod(int(bits), 8)
-    head = [b"%d" % octet for octet in raw[:whole]]
-    if whole == _OCTETS:
-        return [b".".join(head)]
-    cuts = list(_decades(raw[whole], raw[whole] + (1 << 8 - cut))) if cut else [b"*"]
-    rest = [b"*"] * (_OCTETS - whole - 2)
-    if whole == _OCTETS - 1:
-        return [b".".join([*head, last]) for last in (cuts if cut else _DIGITS)]
-    return [b".".join([*head, each, *rest, last]) for each in cuts for last in _DIGITS]
-
-
-def _decades(first: int, end: int) -> Iterator[bytes]:
-    """The numbers from `first` to before `end`, as patterns: one for those that differ in their last digit alone."""
-    while first < end:
-        last = min(end, first - first % 10 + 10) - 1
-        yield b"%b[%d-%d]" % (b"%d" % (first // 10) if first > 9 else b"", first % 10, last % 10)
-        first = last + 1
+    return b"%b/%d" % (inet.written(raw).encode(), int(bits))

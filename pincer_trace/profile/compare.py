@@ -8,6 +8,7 @@ shows, a difference can be missed.
 from __future__ import annotations
 
 from pincer_trace import effects
+from pincer_trace.kernel import inet
 from pincer_trace.profile.globs import ANY_RUN, matches
 from pincer_trace.profile.model import BUILT_IN, STRICTNESS, EveryFact, Facts
 
@@ -105,7 +106,14 @@ def _rank(verdict: str) -> int:
 
 
 def _names(components: Components) -> Iterator[bytes]:
-    """Some names that a pattern stands for: each `**` for nothing, and for a name in a new directory."""
+    """Some names that a pattern stands for: each `**` for nothing, and for a name in a new directory; of a network
+    its ends.
+    """
+    network = _network(components)
+    if network is not None:
+        for end in _ends(*network[0]):
+            yield b"//" + end + b"".join(map(_sample, network[1]))
+        return
     for filling in (_DEEP, (_NEW,), ()):
         parts: list[bytes] = []
         for component in components:
@@ -119,12 +127,28 @@ def _names(components: Components) -> Iterator[bytes]:
             return
 
 
+def _network(components: Components) -> tuple[tuple[bytes, int], tuple[Token, ...]] | None:
+    """The network that a pattern of peers names, and what it says of the port."""
+    last = components[-1] if components else None
+    if isinstance(last, tuple) and isinstance(last[0], tuple) and isinstance(last[0][0], bytes):
+        return (last[0][0], int(last[0][1])), last[1:]
+    return None
+
+
+def _ends(first: bytes, bits: int) -> Iterator[bytes]:
+    """Its first address and its last one."""
+    last = int.from_bytes(first, "big") | (1 << 8 * len(first) - bits) - 1
+    for raw in (first, last.to_bytes(len(first), "big")):
+        yield inet.written(raw).encode()
+
+
 def _sample(token: Token) -> bytes:
     if isinstance(token, bytes):
         return token
     if isinstance(token, int):
         return b"new" if token == ANY_RUN else b"n"
     negated, members = token
+    assert isinstance(members, bytes)
     if not negated:
         return members[:1]
     return next(

@@ -9,7 +9,7 @@ object: absolute, no empty, `.` or `..` component, no slash at the end.
 * `{a,b}` alternatives (they nest, and may hold slashes); each becomes a pattern of its own.
 * A backslash takes the next byte literally.
 * `//HOST:PORT` names a peer on the network. `**` never matches the empty component in front of it, so `/**`
-  holds files alone.
+  holds files alone. `//ADDRESS/BITS:PORT` are the addresses of a network.
 
 No regular expression is involved: `re` costs more to import than a whole profile costs to load.
 """
@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    Token = bytes | int | tuple[bool, bytes]
+    Token = bytes | int | tuple[bool, bytes] | tuple[bytes, int]  # the last: a network, its first address and its bits
     Component = bytes | None | tuple[Token, ...]
     Components = tuple[Component, ...]
 
@@ -111,6 +111,8 @@ def components(pattern: bytes) -> Components:
         raise GlobError("a path starts with '/', '**/' or a placeholder such as {workspace}")
     if pattern == b"/":
         return ()
+    if pattern.startswith(b"//") and b"/" in pattern[2:]:
+        return (b"", _network(pattern[2:]))
     parts = pattern[1:].split(b"/")
     out: list[Component] = []
     for index, part in enumerate(parts):
@@ -123,6 +125,19 @@ def components(pattern: bytes) -> Components:
             continue
         out.append(component)
     return tuple(out)
+
+
+def _network(text: bytes) -> Component:
+    """`ADDRESS/BITS:PORT`"""
+    from pincer_trace.kernel import inet
+
+    host, _, port = text.rpartition(b":")
+    address, _, bits = host.partition(b"/")
+    first = inet.read(address.decode("ascii", "replace"))
+    if not first or not bits.isdigit():
+        raise GlobError("'/' in what is no prefix ADDRESS/BITS:PORT")
+    rest = _component(b":" + port)
+    return ((first, int(bits)), *((rest,) if isinstance(rest, bytes) else rest or ()))
 
 
 def _component(text: bytes) -> Component:
@@ -182,6 +197,8 @@ def matcher(tokens: tuple[Token, ...]) -> Callable[[bytes], bool]:
     if tokens == (ANY_RUN,):
         return bool
     first, last = tokens[0], tokens[-1]
+    if isinstance(first, tuple) and isinstance(first[0], bytes):
+        return _peers(first[0], int(first[1]), tokens[1:])
     if kinds == (bytes, int) and last == ANY_RUN and isinstance(first, bytes):
         prefix = first
         return lambda c: c.startswith(prefix)
@@ -189,6 +206,19 @@ def matcher(tokens: tuple[Token, ...]) -> Callable[[bytes], bool]:
         suffix = last
         return lambda c: c.endswith(suffix)
     return lambda c: _matches_tokens(tokens, c)
+
+
+def _peers(network: bytes, bits: int, port: tuple[Token, ...]) -> Callable[[bytes], bool]:
+    from pincer_trace.kernel import inet
+
+    def match(peer: bytes) -> bool:
+        host, colon, rest = peer.rpartition(b":")
+        if not _matches_tokens(port, colon + rest):
+            return False
+        raw = inet.read(host.partition(b"%")[0].decode("ascii", "replace"))  # %: the number of a link
+        return len(raw) == len(network) and inet.within(raw, network, bits)
+
+    return match
 
 
 def _matches_tokens(tokens: tuple[Token, ...], text: bytes) -> bool:
@@ -210,7 +240,7 @@ def _matches_tokens(tokens: tuple[Token, ...], text: bytes) -> bool:
                 star, mark = t, i
                 t += 1
                 continue
-            elif i < len(text) and (isinstance(token, int) or (text[i] in token[1]) != token[0]):
+            elif i < len(text) and (isinstance(token, int) or (text[i] in token[1]) != token[0]):  # type: ignore[operator]
                 i += 1
                 t += 1
                 continue

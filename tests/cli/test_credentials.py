@@ -22,6 +22,8 @@ BY_NAME = {
     "npm_config_//registry.npmjs.org/:_authToken": "x", "AWS_BEARER_TOKEN_BEDROCK": "x", "GOOGLE_CREDENTIALS_JSON": "{}",
     "api_key": "x", "token": "x", "PASSWORD": "x", "SUPABASE_SERVICE_ROLE_KEY": "x", "DD_APP_KEY": "x", "TOKEN_2": "x",
     "NEXTAUTH_SECRET": "x", "SECRET_VALUE": "/not/a/file/that/is/there", "API_KEYS": "a,b", "COMPOSER_AUTH": "{}",
+    "DB_PASSWORD2": "x", "TOKEN1": "x", "AWS_SECRET_ACCESS_KEY_2": "x", "API_KEY10": "x", "DB_PASS3": "x", "token01": "x",
+    "SECRET_KEY_V2": "x", "API_TOKEN_V10": "x", "KAGGLE_KEY2": "x", "TOKEN_BASE64": "x", "TOKEN2_PROD": "x",
 }  # fmt: skip
 BY_SHAPE = [
     f"ghp_{RANDOM[:36]}", f"github_pat_{RANDOM}", f"glpat-{RANDOM[:20]}", f"sk-ant-api03-{RANDOM}", f"sk-proj-{RANDOM}",
@@ -65,6 +67,8 @@ HONEST = {
     "OP_TOKEN": "op://vault/item/field", "ANSIBLE_VAULT_PASSWORD_FILE": "/w/.pass", "SSH_CONNECTION": "10.0.0.2 1 10.0.0.1",
     "DBUS_SESSION_BUS_ADDRESS": "unix:path=/run/user/7/bus,guid=1f3870be274f6c49", "INVOCATION_ID": "1f3870be274f6c49b3",
     "TOKEN_FILE": "/run/token", "DOCKER_BUILDKIT": "1", "MACHINE_ID": "1f3870be274f6c49b3e31a0c6728957f", "_": "/bin/env",
+    "MAX_TOKENS2": "8192", "KEY2": "value", "CACHE_KEY2": "deps", "SHA256": "x", "PUBLIC_KEY2": "ssh-ed25519 AAAAC3",
+    "PASS1": "x", "OAUTH2": "x", "V2": "x", "USE_TOKEN2": "1", "PWD2": "x", "API_KEY2_FILE": "/run/key", "X509": "x",
 }  # fmt: skip
 
 

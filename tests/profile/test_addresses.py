@@ -9,27 +9,46 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pincer_trace.errors import UserError
+from pincer_trace.gateway import peers
+from pincer_trace.kernel import inet
 from pincer_trace.profile import ALLOW, DENY, Facts, Overlay, addresses, load
 from pincer_trace.profile.globs import GlobError, components, matches
 
-V4 = st.integers(0, 2**32 - 1).map(ipaddress.IPv4Address)
+V4, V6 = st.integers(0, 2**32 - 1).map(ipaddress.IPv4Address), st.integers(0, 2**128 - 1).map(ipaddress.IPv6Address)
 
 
 def holds(written: bytes, peer: bytes) -> bool:
     return any(matches(components(pattern), peer) for pattern in addresses.patterns(written))
 
 
-@given(st.data(), st.integers(0, 32), V4)
-def test_a_prefix_holds_exactly_its_addresses(data, bits: int, inside) -> None:
-    network = ipaddress.IPv4Network((int(inside) >> 32 - bits << 32 - bits, bits))
-    written = f"{network.network_address}/{bits}:443".encode()
+@pytest.mark.parametrize(("bits", "addresses_of"), [(32, V4), (128, V6)])
+@given(data=st.data())
+def test_a_prefix_holds_exactly_its_addresses(data, bits: int, addresses_of) -> None:
+    inside, length = data.draw(addresses_of), data.draw(st.integers(0, bits))
+    kind = type(inside)
+    network = ipaddress.ip_network(f"{kind(int(inside) >> bits - length << bits - length)}/{length}")
+    if network.network_address in MAPPED:
+        return  # an address of IPv4
+    written = data.draw(st.sampled_from(FORMS[bits])).format(network.network_address, length).encode()
     edges = {int(network[0]) - 1, int(network[0]), int(network[-1]), int(network[-1]) + 1, int(inside)}
-    for number in {*edges, int(data.draw(V4))}:
-        if 0 <= number < 2**32:
-            address = ipaddress.IPv4Address(number)
-            assert holds(written, f"//{address}:443".encode()) == (address in network), (written, address)
-            assert not holds(written, f"//{address}:444".encode())
-    assert not holds(written, b"//::1:443")
+    for number in {*edges, int(data.draw(addresses_of))}:
+        if 0 <= number < 2**bits:
+            peer = peers.host_peer(inet.unmapped(kind(number).packed), 443)
+            assert holds(written, peer) == (kind(number) in network and kind(number) not in MAPPED), (written, peer)
+            assert not holds(written, peer.replace(b":443", b":444"))
+    assert not holds(written, b"//::1:443" if bits == 32 else b"//127.0.0.1:443")
+    assert not holds(written, b"//a.name:443")
+
+
+FORMS = {32: ["{}/{}:443"], 128: ["{}/{}:443", "[{}/{}]:443"]}
+MAPPED = ipaddress.ip_network("::ffff:0:0/96")
+
+
+def test_a_prefix_holds_addresses_of_links() -> None:
+    """Which have the number of their link behind them."""
+    for peer in (b"//fe80::1%2:80", b"//fe80::1:80", b"//febf::%17:80"):
+        assert holds(b"fe80::/10:80", peer)
+    assert not holds(b"fe80::/10:80", b"//fec0::%2:80")
 
 
 @pytest.mark.parametrize(
@@ -45,6 +64,11 @@ def test_a_prefix_holds_exactly_its_addresses(data, bits: int, inside) -> None:
         ("*.b\u00fccher.de:443".encode(), b"//*.xn--bcher-kva.de:443"),
         (b"*:443", b"//*:443"),
         (b"**", b"//**"),
+        (b"10.0.0.0/8:443", b"//10.0.0.0/8:443"),
+        (b"2001:DB8:0::/48:*", b"//2001:db8::/48:*"),
+        (b"[2001:db8::]:1", b"//2001:db8:::1"),
+        (b"[2001:db8::/32]:443", b"//2001:db8::/32:443"),
+        (b"::/0:80", b"//::/0:80"),
     ],
 )
 def test_one_spelling(written: bytes, pattern: bytes) -> None:
@@ -52,8 +76,10 @@ def test_one_spelling(written: bytes, pattern: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "written", [b"10.0.0.1/8:80", b"10.0.0.0/33:80", b"10.0.0.0/:80", b"::/0:80", b"x/8:80", b"10.0.0.0/-1:80", b"/8:1"]
-)
+    "written",
+    [b"10.0.0.1/8:80", b"10.0.0.0/33:80", b"10.0.0.0/:80", b"::1/64:80", b"::/129:80", b"::ffff:10.0.0.0/104:80",
+     b"x/8:80", b"10.0.0.0/-1:80", b"/8:1", b"10.0.0.0/8", b"[2001:db8::/32]", b"2001:db8::/32", b"[::1]"],
+)  # fmt: skip
 def test_a_prefix_that_is_none(written: bytes) -> None:
     with pytest.raises(GlobError):
         addresses.patterns(written)
@@ -63,7 +89,7 @@ RULE = '[[rule]]\neffects = ["connect"]\npaths = [{}]\nverdict = "allow"\nreason
 
 
 def test_a_profile_and_an_option_take_them(places, write) -> None:
-    path = write(RULE.format('"//{10.0.0.0/9,192.0.2.1}:443", "//[::1]:*"'))
+    path = write(RULE.format('"//{10.0.0.0/9,192.0.2.1,2001:db8::/33}:443", "//[::1]:*"'))
     for peer, verdict, options in (
         (b"//10.127.255.255:443", ALLOW, []),
         (b"//10.128.0.0:443", DENY, []),
@@ -71,6 +97,10 @@ def test_a_profile_and_an_option_take_them(places, write) -> None:
         (b"//::1:9", ALLOW, []),
         (b"//10.128.0.0:443", ALLOW, ["10.0.0.0/8:443"]),
         (b"//::2:9", ALLOW, ["[0:0::2]:9"]),
+        (b"//2001:db8:7fff::1:443", ALLOW, []),
+        (b"//2001:db8:8000::1:443", DENY, []),
+        (b"//2001:db8:8000::1:443", ALLOW, ["2001:db8::/32:443,[::]/3:*"]),
+        (b"//1fff::1:9", ALLOW, ["[::/3]:*"]),
         (b"//8.8.8.8:53", ALLOW, ["*:53"]),
         (b"/a/path", DENY, ["*:*"]),
     ):

@@ -26,6 +26,11 @@ def rule(effect, path, verdict="allow", more=""):
         ("", rule("read", "/s/**", "confirm", "protection = true\n"),
          [("/s/**", ("allow", "confirm"), ["read"], False)]),
         ("", rule("connect", "//10.0.0.1:443"), [("//10.0.0.1:443", ("deny", "allow"), ["connect"], True)]),
+        (rule("connect", "//10.0.0.0/16:443"), rule("connect", "//10.0.0.0/8:443"),
+         [("//10.0.0.0/8:443", ("deny", "allow"), ["connect"], True)]),
+        (rule("connect", "//2001:db8::/32:*"), rule("connect", "//[2001:db8:1::/48]:*"),
+         [("//2001:db8::/32:*", ("allow", "deny"), ["connect"], False)]),
+        (rule("connect", "//::/0:1"), rule("connect", "//[::]/0:1"), []),
         # the narrower pattern says nothing that the wider one does not
         ("", rule("write", "/w/**") + rule("read", "/w/a"), [("/w/**", ("deny", "allow"), ["write"], True)]),
     ],
