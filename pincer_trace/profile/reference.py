@@ -159,7 +159,7 @@ A path is absolute and real: links are resolved, and names of the object that wa
 | `{a,b}` | alternatives; they nest and may hold slashes |
 | a backslash | takes the next byte literally |
 | `{home}/...` | a place, at the beginning |
-| `//HOST:PORT` | a peer on the network: `//api.example.com:443`, `//*.example.*:*`, `//10.0.0.0/8:1`, `//[fd00::/8]:*` |
+| `//HOST:PORT` | a host and port: `//example.com:443`, `//*.example.com:*`, `//10.0.0.0/8:443`, `//[fd00::/8]:*` |
 | `//@NAME` | an abstract socket |
 """
 
