@@ -13,6 +13,7 @@ import stat
 from pincer_trace.effects import CONNECT, SEND
 from pincer_trace.executor.commit import commit
 from pincer_trace.executor.context import ANSWERED
+from pincer_trace.executor.descriptors import give
 from pincer_trace.executor.outcome import Outcome
 from pincer_trace.gateway import hosts, peers
 from pincer_trace.gateway.resolve import live_name
@@ -23,6 +24,8 @@ from pincer_trace.twin.target import Target
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from pincer_trace.executor.context import Context
     from pincer_trace.executor.naming import Naming
     from pincer_trace.executor.opens import Handler
@@ -62,7 +65,7 @@ class Connecting:
 
     def handlers(self) -> dict[str, Handler]:
         """By system call."""
-        return {"connect": self._connect, "socket": self._datagram, "socketpair": self._datagram}
+        return {"connect": self._connect, "socket": self._socket, "socketpair": self._datagram}
 
     def _connect(self, identity: int, task: Task, a: tuple[int, ...]) -> object:
         own = self._c.tasks.descriptor(task, a[0] & 0xFFFFFFFF)
@@ -169,6 +172,19 @@ class Connecting:
             outcome.leave_open()
         return ANSWERED
 
+    def _socket(self, identity: int, task: Task, a: tuple[int, ...]) -> object:
+        """Of datagrams. UDP is asked where packets would go, and sends none (P82)."""
+        family, kind, protocol = (value & 0xFFFFFFFF for value in a[:3])
+        if family == table.AF_UNIX:
+            return self._datagram(identity, task, a)
+        inert = self._c.identity.as_ourselves(task, _inert)
+        made = inert.make(family, kind, protocol)
+        if not _is_here(task):
+            os.close(made)
+            raise OSError(errno.EPROTONOSUPPORT, "udp")  # ours would tell of another network
+        give(self._c, identity, made, kind)  # SOCK_NONBLOCK and SOCK_CLOEXEC are numbered as for open
+        return ANSWERED
+
     def _datagram(self, _identity: int, task: Task, _a: tuple[int, ...]) -> object:
         self._c.authority.forbid(task, SEND, Target(b"//unix-datagram"), _DATAGRAM_REASON)
 
@@ -178,3 +194,18 @@ def _naming(context: Context) -> Naming:
     from pincer_trace.executor.naming import Naming
 
     return Naming(context)
+
+
+def _inert() -> ModuleType:
+    """Imported for the first socket of UDP."""
+    from pincer_trace.kernel import inert
+
+    return inert
+
+
+def _is_here(task: Task) -> bool:
+    """Whether it is in our network namespace; no where that cannot be told."""
+    try:
+        return os.path.samestat(os.stat(f"/proc/{task.tid}/ns/net"), os.stat("/proc/self/ns/net"))
+    except OSError:
+        return False

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Sockets = dict[int, table.Types | None]
 
-FORMAT = 4  # part of the cache key: bump when the guard or the translation changes
+FORMAT = 5  # part of the cache key: bump when the guard or the translation changes
 
 _LD_NR = (0x20, 0, 0, 0)  # BPF_LD | BPF_W | BPF_ABS, offset of seccomp_data.nr
 _LD_ARCH = (0x20, 0, 0, 4)
@@ -35,12 +35,16 @@ _NOTIFY = 0x7FC00000
 _ALLOW = 0x7FFF0000
 
 
-def compile_filter(*, sockets: Sockets = table.SOCKETS, tracing: bool = True) -> bytes:
+def compile_filter(*, udp: bool = False, tracing: bool = True) -> bytes:
     """The whole program for this machine: an array of `struct sock_filter` (8 bytes each, native order).
 
     Raises UserError when libseccomp is missing.
     """
-    return guard(table.machine(), sockets, tracing=tracing) + _libseccomp()
+    if udp:
+        sockets, rules = table.SOCKETS_WITH_UDP, table.REGISTER_RULES
+    else:
+        sockets, rules = table.SOCKETS, table.REGISTER_RULES_WITHOUT_UDP
+    return guard(table.machine(), sockets, tracing=tracing) + _libseccomp(rules)
 
 
 def guard(architecture: str, sockets: Sockets = table.SOCKETS, *, tracing: bool = True) -> bytes:
@@ -110,7 +114,7 @@ def _refuse(name: str) -> tuple[int, int, int, int]:
     return (_RET, 0, 0, 0x00050000 | getattr(errno, name))
 
 
-def _libseccomp() -> bytes:
+def _libseccomp(rules: tuple[table.RegisterRule, ...]) -> bytes:
     try:
         import pyseccomp
     except (ImportError, RuntimeError, OSError) as error:
@@ -123,7 +127,7 @@ def _libseccomp() -> bytes:
         numbers[row.name] = row.number
         if row.disposition in ("notify", "refuse"):
             program.add_rule(_action(f"{row.disposition}:{row.detail}"), row.number)
-    for rule in table.REGISTER_RULES:
+    for rule in rules:
         if rule.name in numbers:
             program.add_rule(
                 _action(rule.action),
@@ -167,7 +171,7 @@ def load_filter(cache_directory: str | None, *, udp: bool = False, tracing: bool
         kept = cache.read(cache_directory, f"filter-{key}")
         if kept is not None:
             return kept
-    program = compile_filter(sockets=table.SOCKETS_WITH_UDP if udp else table.SOCKETS, tracing=tracing)
+    program = compile_filter(udp=udp, tracing=tracing)
     if cache_directory is not None:
         cache.write(cache_directory, f"filter-{key}", program)
     return program

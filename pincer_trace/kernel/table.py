@@ -534,7 +534,7 @@ SOCKET_TYPE_MASK = 0xF  # above are flags
 Types = dict[int, tuple[int, ...] | None]
 _INET: Types = {
     _STREAM: (0, 6),  # TCP; MPTCP, SCTP and SMC connect past what judges TCP (P71)
-    _DGRAM: (),  # each names its receiver in memory (P82)
+    _DGRAM: (0, 17),  # UDP, made by us: by these nothing is sent, for each datagram names its receiver in memory (P82)
     _RAW: None,  # the kernel refuses it
 }
 _INET_UNPOLICED: Types = {**_INET, _DGRAM: (0, 17, 136, 1, 58)}  # UDP, UDP-Lite, and the echo of ICMP
@@ -598,6 +598,20 @@ REGISTER_RULES = (
         )
     ),
 )  # fmt: skip
+
+REGISTER_RULES_WITHOUT_UDP = (
+    *REGISTER_RULES,
+    *(
+        RegisterRule("socket", "notify:datagram", _low(0, family), (1, SOCKET_TYPE_MASK, _DGRAM, True))
+        for family in (AF_INET, AF_INET6)
+    ),
+    *(  # a membership is told to the network, by whatever socket it is asked for: *_ADD_MEMBERSHIP and its kin (P82)
+        RegisterRule("setsockopt", "refuse:ENODEV", _low(1, level), _low(2, option))
+        for level, options in ((0, (35, 39, 42, 46)), (41, (20, 27, 42, 46)))
+        for option in options
+    ),
+)
+"""Those of a run whose profile does not leave UDP open."""
 
 
 def machine() -> str:

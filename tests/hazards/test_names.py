@@ -223,6 +223,10 @@ def test_p83_the_resolver_takes_what_comes(runner: support.Runner) -> None:
 
 CLIENTS = {
     "curl": ["curl", "-sS", "http://api.test/"],
+    "curl by IPv6": ["curl", "-sS", "http://six.test/"],
+    "curl around a dead end": ["curl", "-sS", "http://dead.test/"],
+    "node by IPv6": ["node", "-e", "fetch('http://six.test/').then(r => r.text()).then(console.log)"],
+    "node around a dead end": ["node", "-e", "fetch('http://dead.test/').then(r => r.text()).then(console.log)"],
     "node": ["node", "-e", "fetch('http://api.test/').then(r => r.text()).then(console.log)"],
     "c-ares": ["node", "-e", "require('dns').resolve4('api.test', (e, a) => console.log(e || 'from ' + a.length))"],
     "busybox": ["busybox", "wget", "-q", "-O-", "http://api.test/"],
@@ -236,17 +240,18 @@ CLIENTS = {
 
 def test_p83_real_clients_by_name(runner: support.Runner) -> None:
     """Each as it is installed; all see one host, and the log names it."""
-    internet = Internet(runner, {"api.test": [SIX, PUBLIC]}, SERVERS)
+    zone = {"api.test": [SIX, PUBLIC], "six.test": [SIX], "dead.test": ["2606:2800::dead", PUBLIC]}
+    internet = Internet(runner, zone, SERVERS)
     there = {name: words for name, words in CLIENTS.items() if shutil.which(words[0]) or words[0] == "$PYTHON"}
     lines = [
         f"echo {name}: $({support.shlex.join(words).replace(chr(39) + '$PYTHON' + chr(39), '$PYTHON')})"
         for name, words in there.items()
     ]
     give(runner, runner.work / "all.sh", "\n".join(lines).encode())
-    result = internet.supervise(["sh", "all.sh"], options=("--quiet", "--allow-net", "api.test:80"))
+    result = internet.supervise(["sh", "all.sh"], options=("--quiet", "--allow-net", "{api,six,dead}.test:80"))
     said = dict(line.split(": ", 1) for line in result.out.splitlines() if ": " in line)
     assert said.keys() == there.keys() and all(text.startswith("from ") for text in said.values()), result
-    result.trace.assert_no_network(but=["//api.test:80"])
+    result.trace.assert_no_network(but=[f"//{name}:80" for name in zone])
     assert result.trace.peers[0].program == "curl"
 
 

@@ -1,4 +1,4 @@
-"""UDP: each datagram names its receiver in memory, so there are no such sockets, unless the profile leaves them open (P82)."""
+"""UDP: each datagram names its receiver in memory, so none is sent, unless the profile leaves it open (P82)."""
 # ruff: noqa: E501 - attacker programs in strings
 
 from __future__ import annotations
@@ -6,8 +6,9 @@ from __future__ import annotations
 import contextlib
 import socket
 
+import pytest
 import support
-from hazards.path_programs.tools import attack, give, notes, python
+from hazards.path_programs.tools import attack, give, notes, python, same_as_native
 
 UDP = """
 import socket
@@ -26,7 +27,7 @@ report()
 """
 
 
-def test_p82_there_is_no_udp(runner: support.Runner) -> None:
+def test_p82_no_datagram_leaves(runner: support.Runner) -> None:
     """By each family, flag and protocol; names of files and of interfaces are found without it, as natively."""
     with socket.socket(type=socket.SOCK_DGRAM) as stranger:
         stranger.bind(("127.0.0.1", 0))
@@ -40,8 +41,48 @@ def test_p82_there_is_no_udp(runner: support.Runner) -> None:
         found, result = attack(runner, UDP, port)
         for same in ("local", "interfaces"):
             assert found.pop(same) == native[same]
-        assert set(found.values()) == {"EPROTONOSUPPORT"}, found
+        assert {found.pop(label) for label in ("lite", "echo", "echo6")} == {"EPROTONOSUPPORT"}
+        assert found.pop("by hand") == "ok" and set(found.values()) == {"EPIPE"}, found
+        with pytest.raises(BlockingIOError):
+            stranger.recv(99)
         give(runner, runner.base / "p.toml", b'extends = "default"\n[settings]\nudp = "unpoliced"\n')
         found, result = attack(runner, UDP, port, options=("-p", str(runner.base / "p.toml")))
         assert found["v4"] == found["v6"] == "ok" and stranger.recv(99) == b"datagram"
     assert "UDP is neither judged nor recorded" in result.err
+
+
+ASKING = """
+import fcntl, socket
+def ask(family, where, flags=0):
+    with socket.socket(family, socket.SOCK_DGRAM | flags) as s:
+        try: s.connect((where, 9)); return s.getsockname()[0]
+        except OSError as e: return errno.errorcode[e.errno]
+for family, where in ((2, "127.0.0.1"), (2, "192.0.2.1"), (10, "::1"), (10, "2001:db8::1"), (10, "::ffff:127.0.0.1"), (2, "0.0.0.0")):
+    note(where, [ask(family, where, flags) for flags in (0, socket.SOCK_NONBLOCK)])
+with socket.socket(2, socket.SOCK_DGRAM) as s: note("flags", [s.get_inheritable(), fcntl.fcntl(s, fcntl.F_GETFL) & os.O_NONBLOCK, s.gettimeout()])
+with socket.socket(10, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as s: note("flags 6", fcntl.fcntl(s, fcntl.F_GETFL) & os.O_NONBLOCK)
+D, I = socket.SOCK_DGRAM, 1 << 20
+note("words", [word(min(call("socket", *words), 0)) for words in ((2, D, 17), (10, D | 1 << 19, 0), (2, D | I, 0), (2, D | 1 << 11, 6), (10, D, 6))])
+report()
+"""
+BOUND = """
+import socket
+with socket.socket(2, socket.SOCK_DGRAM) as s: note("bind", [word(-errno_of(s.bind, (where, 0))) for where in ("", "127.0.0.1")])
+with socket.socket(10, socket.SOCK_DGRAM) as s: note("bind 6", word(-errno_of(s.bind, ("::", 0))))
+def join(family, level, option, value):
+    with socket.socket(family, socket.SOCK_DGRAM) as s: return word(-errno_of(s.setsockopt, level, option, value))
+note("join", [join(2, 0, 35, socket.inet_aton("224.0.0.251") + socket.inet_aton("127.0.0.1")), join(10, 41, 20, socket.inet_pton(10, "ff02::fb") + bytes(4))])
+if ctypes.CDLL(None).unshare(0x50000000) == 0: note("elsewhere", word(min(call("socket", 2, 2, 0), 0)))
+report()
+"""
+
+
+def test_p82_programs_ask_for_the_way_as_natively(runner: support.Runner) -> None:
+    """Sockets that are connected and send nothing tell what they tell without us; who wants to receive is told why not."""
+    found = same_as_native(runner, ASKING)
+    assert found["127.0.0.1"] == ["127.0.0.1"] * 2 and found["flags"] == [False, 0, None]
+    found, result = attack(runner, BOUND)
+    assert found.pop("bind") == ["EACCES"] * 2 and found.pop("bind 6") == "EACCES"
+    assert found.pop("join") == ["ENODEV"] * 2 and found.pop("elsewhere", "EPROTONOSUPPORT") == "EPROTONOSUPPORT"
+    (entry,) = {(entry["path"], entry["effect"]) for entry in result.denied()}
+    assert entry == ("//udp", "send") and all("udp = 'unpoliced'" in each["reason"] for each in result.denied())
