@@ -211,6 +211,7 @@ class Saves:
             self.versions.keep(save.path, save.old, save.before)
         put(c.resolver, place, save.content, prepare, replaces=save.before is not None)
         after = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        self.versions.note_made(save.content, after)
         c.secrets.saved(save.path, save.before, after, save.content)
         c.authority.met()  # its number and change time may be those of a file that was let pass in this instant
         if save.before is not None:

@@ -16,6 +16,7 @@ from executor.faults import Faults
 from executor.test_views import PROFILE, content, is_view, refused
 
 from pincer_trace.executor.fresh import own
+from pincer_trace.executor.versions import Versions
 
 AT = -100
 RDONLY, WRONLY, RDWR = os.O_RDONLY, os.O_WRONLY, os.O_RDWR
@@ -394,6 +395,21 @@ def test_the_versions_before_are_kept_in_memory(bench):
     assert (first.content, second.content) == (TEXT, TEXT + b"ONE=1\n")
     assert bench.engine._saves.versions.get(first.number) is first
     assert bench.engine._saves.versions.get(99) is None
+
+
+def test_what_the_person_had_is_kept_longest(work):
+    """However often it is saved, and whatever times it has in between; of what is all the person's, the oldest goes."""
+    versions, found = Versions(most=4, most_bytes=100), os.stat(work / ".env")
+    for number in range(20):
+        versions.keep(b"/.env", b"%d" % number, found)
+        versions.note_made(b"%d" % (number + 1), found)
+    assert [version.content for version in versions.all()] == [b"0", b"17", b"18", b"19"]
+    versions.keep(b"/.env", b"of the person again", found)  # written since, into the same object
+    for _ in range(5):
+        versions.keep(b"/other", b"-" * 19, found)
+    assert [version.content[:3] for version in versions.all()] == [b"---"] * 4
+    versions.keep(b"/large", b"-" * 101, found)
+    assert not versions.all()
 
 
 def test_one_protected_file_in_the_place_of_another(bench):

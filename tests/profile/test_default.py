@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from pincer_trace import effects
+from pincer_trace.plaintext.kinds import Kind
 from pincer_trace.profile import ALLOW, CONFIRM, DENY, VIEW, Facts, Overlay, Places, gitconfig, load, places
 from pincer_trace.profile.chosen import profile_for
 
@@ -430,18 +431,12 @@ def test_a_fresh_home_gets_the_directories_above_the_caches(house):
     [
         ".ssh/id_ed25519",
         ".ssh/deploy",
-        ".aws/credentials",
         ".config/gcloud/x/y",
         ".azure/x",
-        ".kube/config",
-        ".docker/config.json",
-        ".netrc",
-        ".git-credentials",
-        ".config/git/credentials",
-        ".npmrc",
-        ".pypirc",
+        ".pgpass",
+        ".vault-token",
+        ".gem/credentials",
         ".gnupg/private-keys-v1.d/a.key",
-        ".config/gh/hosts.yml",
         ".local/share/keyrings/login.keyring",
         ".bash_history",
         ".mozilla/firefox/x/logins.json",
@@ -454,6 +449,37 @@ def test_secrets_of_any_home_are_not_read(house, home, path):
     assert house.judge(house.main, "read", f"{home}/{path}") == DENY
     assert house.judge(house.main, "link", f"{home}/{path}") == DENY
     assert house.judge(house.main, "read", house.home / path) == DENY
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".aws/credentials",
+        ".oci/config",
+        ".kube/config",
+        ".docker/config.json",
+        ".my.cnf",
+        ".netrc",
+        ".git-credentials",
+        ".config/git/credentials",
+        ".config/gh/hosts.yml",
+        ".config/gcloud/application_default_credentials.json",
+        ".config/rclone/rclone.conf",
+        ".terraform.d/credentials.tfrc.json",
+        ".cargo/credentials.toml",
+        ".npmrc",
+        ".yarnrc.yml",
+        ".pypirc",
+    ],
+)
+def test_credentials_of_any_home_are_views_but_for_git_and_nothing_changes_them(house, path):
+    for name in (f"/root/{path}", f"/home/somebody/{path}", house.home / path):
+        assert house.judge(house.main, "read", name, Known(exe=b"/usr/bin/cat")) == VIEW
+        for git in (b"/usr/bin/git", b"/usr/lib/git-core/git-remote-http"):
+            assert house.judge(house.main, "read", name, Known(exe=git)) == DENY
+        for effect in ("link", "rename", "write", "truncate", "create"):
+            assert house.judge(house.main, effect, name) in {CONFIRM, DENY}, effect
+    assert Kind.of(os.fsencode(f"/root/{path}"), b"").format.name != "unknown"
 
 
 @pytest.mark.parametrize(
