@@ -55,7 +55,8 @@ class Reopening:
                 c.resolver.check_procfs(path, writes=writes)
             except Forbidden as forbidden:
                 self._refused_anyway(pin, flags)
-                c.authority.forbid(task, WRITE if writes else READ, target, forbidden.reason)
+                effect, habit = (WRITE, False) if writes else (READ, path.endswith(b"/environ"))
+                c.authority.forbid(task, effect, target, forbidden.reason, habit=habit)
         elif kind == stat.S_IFCHR and found.st_rdev == _TTY:
             return self._controlling_terminal(identity, task, flags)
         elif covers(held, flags):

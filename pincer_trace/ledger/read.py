@@ -377,9 +377,9 @@ def _open(path: str, name: str) -> Any:
 def count_records(path: str) -> dict[str, int]:
     """The counters of a session that did not write them (it goes on, or was killed), from its ledger."""
     names = {"intent": "allowed", "denied": "denied", "failure": "failures"}
-    counts = {"allowed": 0, "denied": 0, "failures": 0, "reads": 0, "unrecorded": 0}
+    counts = {"allowed": 0, "denied": 0, "expected": 0, "failures": 0, "reads": 0, "unrecorded": 0}
     for record in read_records(path):
-        name = names.get(record["kind"])
+        name = "expected" if record.get("expected") else names.get(record["kind"])
         if name is not None and not record.get("native"):
             counts[name] += 1
         elif record["kind"] == "reads" and isinstance(record.get("count"), int):

@@ -22,6 +22,7 @@ Piece = tuple[str, str]
 
 PLAIN, DIM, GOOD, BAD, WARN, BOLD = "", "dim", "green", "red", "yellow", "bold"
 NATIVE = "the kernel refuses this user too: not counted"
+EXPECTED = "asked for in honest use, too: counted apart"
 _TWIN = frozenset({"left", "right"})
 _LEAST, _NARROW = 12, 24  # columns for a name: on one line with the rest, and where that is broken
 NOT_ALLOWED = frozenset({"denied", "failure"})
@@ -77,8 +78,8 @@ def decision_lines(decision: Record, width: int | None) -> list[list[Piece]]:
     if width is not None:
         path = _middle(path, _room(width, len(head) + 17 + len(tail)))
     refused = decision.get("kind") in NOT_ALLOWED
-    native = refused and bool(decision.get("native"))
-    style = DIM if native else BAD if refused else GOOD if outcome == "done" else WARN
+    note = told_apart(decision) if refused else ""
+    style = DIM if note else BAD if refused else GOOD if outcome == "done" else WARN
     lines: list[list[Piece]] = [
         [
             (head, DIM),
@@ -90,8 +91,8 @@ def decision_lines(decision: Record, width: int | None) -> list[list[Piece]]:
     ]
     why = ": ".join(filter(None, (_shown(decision["rule"], 1000), _shown(decision["reason"], 2000))))
     if refused:
-        if native:
-            why += f" ({NATIVE})"
+        if note:
+            why += f" ({note})"
         lines.append([(f"{'':7}{_shown(decision['verdict'], 20)}: {why}", DIM)])
     elif by := confirmed_by(decision):
         lines.append([(f"{'':7}confirm: {why}: allowed by {by}", DIM)])
@@ -101,6 +102,11 @@ def decision_lines(decision: Record, width: int | None) -> list[list[Piece]]:
     if len({verdict for by, verdict, _ in said if by in _TWIN}) > 1:
         lines.append([(f"{'':7}" + ", ".join(f"{by} {verdict} ({why})" for by, verdict, why in said), DIM)])
     return lines
+
+
+def told_apart(decision: Record) -> str:
+    """Why a refusal is none of those that are counted as denied; empty where it is one."""
+    return NATIVE if decision.get("native") else EXPECTED if decision.get("expected") else ""
 
 
 def confirmed_by(decision: Record) -> str:

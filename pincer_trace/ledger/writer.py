@@ -53,13 +53,13 @@ class LedgerFull(Exception):
 class Ledger:
     """The open ledger of one session. Every method may be called from any thread.
 
-    Counters, true at any time: `allowed` (intents), `denials`, `failures`, `read_calls` (allowed reads,
-    before they were aggregated), `unrecorded` (lines that could not be written).
+    Counters, true at any time: `allowed` (intents), `denials`, `expected` (refusals beside those), `failures`,
+    `read_calls` (allowed reads, before they were aggregated), `unrecorded` (lines that could not be written).
     """
 
     __slots__ = (
         "_chain", "_durable", "_fd", "_mutex", "_next", "_session", "_signed", "_signer", "_signing", "_size", "_torn",
-        "_words", "allowed", "denials", "failures", "read_calls", "unrecorded",
+        "_words", "allowed", "denials", "expected", "failures", "read_calls", "unrecorded",
     )  # fmt: skip
 
     def __init__(self, fd: int, session: Session, *, durable: bool = False) -> None:
@@ -78,6 +78,7 @@ class Ledger:
         self._torn = 0  # errno for good, once a torn line could not be taken back
         self.allowed = 0
         self.denials = 0
+        self.expected = 0
         self.failures = 0
         self.read_calls = 0
         self.unrecorded = 0
@@ -170,11 +171,12 @@ class Ledger:
         facts: Sequence[object] = (),
         extra: Mapping[str, object] | None = None,
         native: bool = False,
+        expected: bool = False,
     ) -> int:
         """Record a refusal; the sequence number. Raises `LedgerFull` (and counts the denial all the same).
 
         `code` is one of `twin.codes`. With `native` the kernel would have refused the caller too, so nobody is told of
-        a denial: it does not count.
+        a denial: it does not count. One that was `expected` counts apart.
         """
         body = (
             f'"time":{_now()},"kind":"denied","pid":{pid},"exe":{quote_bytes(exe)},"effect":{quote(effect)},'
@@ -187,8 +189,11 @@ class Ledger:
             body += ',"extra":' + encode(extra)
         if native:
             body += ',"native":true'
+        elif expected:
+            body += ',"expected":true'
         with self._mutex:
-            self.denials += not native
+            self.denials += not native and not expected
+            self.expected += expected and not native
             seq = self._append(body)
         if self._durable:
             self._sync()
@@ -273,6 +278,7 @@ class Ledger:
         return {
             "allowed": self.allowed,
             "denied": self.denials,
+            "expected": self.expected,
             "failures": self.failures,
             "reads": self.read_calls,
             "unrecorded": self.unrecorded,
@@ -379,6 +385,8 @@ def summary(counts: Mapping[str, int]) -> str:
     text += f", {denied} denied"
     if counts["failures"]:
         text += f" ({counts['failures']} by failures of the supervisor)"
+    if counts["expected"]:
+        text += f", {counted(counts['expected'], 'expected refusal')}"
     unwritten = counts["unrecorded"]
     if unwritten:
         text += f", {counted(unwritten, 'line')} not written: the disk is full"

@@ -84,15 +84,19 @@ def _first_difference(
 
 
 def _verdict(profile: Profile, effect: str, path: bytes) -> tuple[str, str]:
-    """`allow`, `confirm`, `deny`, or `deny, or allow when own`; and the rule."""
+    """`allow`, `confirm`, `deny`, `deny as expected`, or `deny, or allow when own`; and the rule."""
     settled = profile.settled(effect, path)
     if settled is not None:
-        return settled.verdict, _source(settled)
+        return _word(settled), _source(settled)
     strict, mild = profile.judge(effect, path, Facts()), profile.judge(effect, path, EveryFact())
     if strict.verdict == mild.verdict:
-        return strict.verdict, _source(strict)
+        return _word(strict), _source(strict)
     when = f" when {mild.rule.when}" if mild.rule is not None and mild.rule.when else ""
-    return f"{strict.verdict}, or {mild.verdict}{when}", _source(mild)
+    return f"{_word(strict)}, or {mild.verdict}{when}", _source(mild)
+
+
+def _word(decision: Decision) -> str:
+    return decision.verdict + (" as expected" if decision.rule is not None and decision.rule.expected else "")
 
 
 def _source(decision: Decision) -> str:
@@ -102,7 +106,7 @@ def _source(decision: Decision) -> str:
 def _rank(verdict: str) -> int:
     """The mildest reading first, between verdicts of which one has a condition."""
     strict, _, mild = verdict.partition(", or ")
-    return 2 * STRICTNESS[strict] - bool(mild)
+    return 2 * STRICTNESS[strict.partition(" ")[0]] - bool(mild)
 
 
 def _names(components: Components) -> Iterator[bytes]:

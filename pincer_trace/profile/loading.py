@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
     # placeholder or "", the pattern's text and components after it, line of the file
     Pattern = tuple[str, bytes, Components, int]
-    # effects, patterns, verdict, reason, file, when, exe patterns, command patterns, protection
-    Row = tuple[tuple[str, ...], list[Pattern], str, str, str, str, list[Pattern], list[Pattern], bool]
+    # effects, patterns, verdict, reason, file, when, exe patterns, command patterns, protection; of a rule whose
+    # refusals are expected, the path of its file and how many are
+    Expected = tuple[str, int] | None
+    Row = tuple[tuple[str, ...], list[Pattern], str, str, str, str, list[Pattern], list[Pattern], bool, Expected]
     # names of variables, of what commands (placeholder, text, components); none: of all
     Passed = tuple[tuple[str, ...], tuple[tuple[str, bytes, Components], ...]]
     # floor, hold, udp, mode, view, variables that are passed
@@ -108,7 +110,7 @@ def load(
     for row in rows:
         before = len(rules)
         _expand(row, expansions, places, rules)
-        names, _, verdict, _, _, _, _, commands, protection = row
+        names, _, verdict, _, _, _, _, commands, protection, _ = row
         if commands and protection and verdict == ALLOW and effects.READ in names:
             logins += [rule.pattern for rule in rules[before:]]
     if sinkings:
@@ -322,9 +324,14 @@ def _expand(
     places: Places,
     into: list[Rule],
 ) -> None:
-    names, patterns, verdict, reason, file, when, exes, commands, protection = row
+    names, patterns, verdict, reason, file, when, exes, commands, protection, expecting = row
+    if expecting is not None:
+        _check_expected(expecting[0], file, patterns[0][3], places)
     if not _is_command([pattern[:3] for pattern in commands], expansions, places):
         return
+    expected = (
+        expecting[1] if expecting is not None and verdict == DENY else 0
+    )  # where nothing is refused, nothing is expected to be
     labels: list[tuple[bytes, Components | None]] = [(b"", None)]
     if exes:
         labels = [(text + rest, head + tail) for name, rest, tail, _ in exes for text, head in expansions[name]]
@@ -335,7 +342,21 @@ def _expand(
         for text, head in expansions[placeholder]:
             for exe, exe_components in labels:
                 pattern = text + rest or b"/"
-                into.append(Rule(group, pattern, head + tail, verdict, reason, source, when, exe, exe_components, tier))
+                parts = pattern, head + tail, verdict, reason, source, when, exe, exe_components, tier
+                into.append(Rule(group, *parts, expected=expected))
+
+
+def _check_expected(path: str, file: str, line: int, places: Places) -> None:
+    """What the work tree says must not make refusals look harmless. Raises UserError."""
+    real = os.path.realpath(path)
+    if not paths.is_inside(os.fsencode(real), places.workspace):
+        return
+    if os.path.dirname(path) in (paths.shipped_profiles(), user_profiles(places)):
+        return
+    raise UserError(
+        f"{file}:{line}: key 'expected': not in a file of the work tree, which what was supervised may have written; "
+        f"put the profile into {paths.display(user_profiles(places))}"
+    )
 
 
 def _is_command(
@@ -460,9 +481,9 @@ def _option_path(value: str, places: Places, option: str) -> bytes:
 def digest_of_rows(settings: Chosen, rows: list[Row], brokers: list[Brokered], sinkings: list[Sinking]) -> bytes:
     """SHA-256 over what decides, in order; file names, lines and comments are not in it."""
     told = []
-    for names, patterns, verdict, reason, _, when, exes, commands, protection in rows:
+    for names, patterns, verdict, reason, _, when, exes, commands, protection, expected in rows:
         globs_of = [[(name, text) for name, text, _, _ in group] for group in (patterns, exes, commands)]
-        told.append((names, globs_of, verdict, reason, when, protection))
+        told.append((names, globs_of, verdict, reason, when, protection, expected[1] if expected is not None else 0))
     kept = [(values, commands) for values, commands, _ in brokers]
     used = [sinking[:-1] for sinking in sinkings]
     return openssl_sha256(repr((FORMAT, settings, told, kept, used)).encode("utf-8", "surrogateescape")).digest()

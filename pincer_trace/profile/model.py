@@ -149,7 +149,8 @@ class Rule:
 
     Of rules with a condition, `below` is the literal directory in front of the pattern, and `anchor` the
     index in `components` of the component after the first `**`, or -1. Ranks are unique in a profile: the
-    matching rule of the highest rank wins.
+    matching rule of the highest rank wins. `expected` is how often in a run honest use asks for what the rule
+    denies: so many refusals are counted apart.
     """
 
     __slots__ = (
@@ -160,6 +161,7 @@ class Rule:
         "effects",
         "exe",
         "exe_components",
+        "expected",
         "pattern",
         "rank",
         "reason",
@@ -184,6 +186,7 @@ class Rule:
         tier: int = GRANT,
         rank: int = 0,
         sink: Sink | None = None,
+        expected: int = 0,
     ) -> None:
         self.effects = effects
         self.pattern = pattern
@@ -197,6 +200,7 @@ class Rule:
         self.tier = tier
         self.rank = rank
         self.sink = sink
+        self.expected = expected
         self.below = b"/"
         self.anchor = -1
         if when:

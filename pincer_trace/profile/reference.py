@@ -46,6 +46,9 @@ _KEYS: dict[object, dict[str, str]] = {
         "exe": "Only for calls of processes that run these executables. A label, not a boundary.",
         "command": "Only in runs that were started with these executables. A label, too.",
         "protection": "Whether it is asked before the grants.",
+        "expected": "Of `deny`, for exact paths and peers: honest use asks so often in a run for each, too. So many "
+        "refusals are recorded, but counted apart; from then on each is a denial. With `exe`, only those of programs "
+        "that the run cannot change. Not in a file of the work tree.",
     },
     source.PassEnvTable: {
         "names": "Variables; a `*` at the end of one stands for any rest.",
@@ -116,7 +119,7 @@ _EFFECTS = {
     effects.BIND: "make a socket that others can find by its path",
     effects.SEND: "send to a socket that was not connected",
 }
-_SHOWN = {str: "text", bool: "true or false", float: "number"}
+_SHOWN = {str: "text", bool: "true or false", float: "number", int: "number"}
 _HEAD = """\
 # Profiles
 

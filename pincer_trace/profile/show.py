@@ -190,6 +190,7 @@ def describe(profile: Profile) -> str:
             out += ["", f"# {_LAYERS[tier]}"]
         verdict = "lift" if tier == PROTECTION and rule.verdict == ALLOW else rule.verdict
         condition = "".join((f" when {rule.when}" if rule.when else "", " by some executables" if rule.exe else ""))
+        condition += ", as expected" if rule.expected else ""
         this = f"{verdict:7} {effects_of(rule.effects)}{condition}: {rule.reason}"
         if this != head:
             out.append(this)

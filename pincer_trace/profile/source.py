@@ -41,6 +41,7 @@ class RuleTable(msgspec.Struct, forbid_unknown_fields=True):
     exe: list[str] | None = None
     command: list[str] | None = None
     protection: bool = False
+    expected: Annotated[int, msgspec.Meta(ge=1, le=1000)] | None = None
 
 
 class PassEnvTable(msgspec.Struct, forbid_unknown_fields=True):
@@ -158,7 +159,7 @@ class _Reading:
             other = _Reading(self._places)
             other.read(following, text, above)
             self.dependencies += other.dependencies
-            self.rows += [row for row in other.rows if row[-1]]
+            self.rows += [row for row in other.rows if row[8]]
             self.brokers |= other.brokers  # they keep keys from the command
         self.description = parsed.description or self.description
         self.settings.append(parsed.settings)
@@ -292,6 +293,12 @@ def _row(path: str, lines: Lines, index: int, rule: RuleTable) -> Row:
             raise wrong("when", "not with verdict 'allow'")
     elif rule.when is not None and rule.verdict != model.ALLOW:
         raise wrong("when", "only with verdict 'allow': a condition that is not met must not loosen anything")
+    if rule.expected is not None:
+        if rule.verdict != model.DENY:
+            raise wrong("expected", "only with verdict 'deny': it is about refusals")
+        for name, text, parts, _ in compiled:
+            if name == "homes" or not all(isinstance(part, bytes) for part in parts):
+                raise wrong("expected", f"only of exact paths and peers; '{display(text)}' stands for many")
     return (
         tuple(sorted(names)),
         compiled,
@@ -302,6 +309,7 @@ def _row(path: str, lines: Lines, index: int, rule: RuleTable) -> Row:
         patterns("exe", rule.exe),
         patterns("command", rule.command),
         rule.protection,
+        (path, rule.expected) if rule.expected is not None else None,
     )
 
 

@@ -42,6 +42,7 @@ class Account:
         self._workspace = text(session.get("workspace"))
         self._inside = self._workspace.rstrip("/") + "/"
         self._denials: dict[Any, Group] = {}
+        self._expected: dict[Any, Group] = {}
         self._closed: dict[Any, Group] = {}
         self._errors: dict[Any, Group] = {}
         self._unended: dict[Any, Group] = {}
@@ -85,7 +86,8 @@ class Account:
         return Report(
             session=session, found=found, seconds=max(0.0, last - started), torn=self._torn, effects=self._effects,
             native=self._native, unknown=self._unknown, processes=len(self._processes), denials=_ordered(self._denials),
-            closed=_ordered(self._closed), errors=_ordered(self._errors), unended=_ordered(self._unended),
+            expected=_ordered(self._expected), closed=_ordered(self._closed),
+            errors=_ordered(self._errors), unended=_ordered(self._unended),
             answers=list(self._answers.values()), confirmed=_ordered(self._confirmed), more=self._more,
             programs=self._programs, peers=_ordered(self._peers), reads=self._reads, devices=self._devices,
             hosts=self._hosts,
@@ -121,6 +123,9 @@ class Account:
         code = text(record.get("code"))
         closed = record["kind"] == "failure" or (code not in BY_RULES and code not in _FOR_GOOD)
         key = *(text(record.get(name)) for name in ("effect", "verdict", "rule", "reason")), code
+        if record.get("expected"):
+            self._group(self._expected, key, record)
+            return
         self._group(self._closed if closed else self._denials, key, record)
         path = text(record.get("path"))
         if not closed and code in BY_RULES and path.startswith("//") and not path.startswith("//@"):

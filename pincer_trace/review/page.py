@@ -58,8 +58,8 @@ class Page:
     def lines(self) -> Iterator[Row]:
         """All of it."""
         for part in (
-            self._head, self._log, self._closed, self._denials, self._answers, self._changes, self._peers,
-            self._programs, self._reads, self._errors,
+            self._head, self._log, self._closed, self._denials, self._expected, self._answers, self._changes,
+            self._peers, self._programs, self._reads, self._errors,
         ):  # fmt: skip
             yield from part()
 
@@ -158,6 +158,13 @@ class Page:
         count = sum(group.count for group in groups)
         yield from self._row("denied", [(_counted(count, "time"), BAD), (native, DIM)])
         yield from self._refusals(groups)
+
+    def _expected(self) -> Iterator[Row]:
+        if groups := self._report.expected:
+            count = sum(group.count for group in groups)
+            said = "refused, and asked for in honest use, too"
+            yield from self._row("expected", [(f"{_counted(count, 'time')}: {said}", PLAIN)])
+            yield from self._refusals(groups)
 
     def _refusals(self, groups: list[Group]) -> Iterator[Row]:
         for group in groups[:_FEW]:

@@ -14,7 +14,7 @@ _NAMES = 10_000  # that are counted one by one
 _COUNT = 1 << 53
 _AGES = 1e11  # seconds
 _TEXTS = ("id", "path", "profile", "workspace", "state", "confirm", "task", "model")
-_LISTS = ("closed", "denials", "answers", "confirmed", "errors", "unended", "peers")
+_LISTS = ("closed", "denials", "expected", "answers", "confirmed", "errors", "unended", "peers")
 _LONGEST = 4200  # characters of a text that are kept
 
 
@@ -112,6 +112,7 @@ class Report:
     unknown: int
     processes: int
     denials: list[Group]
+    expected: list[Group]  # refused, and asked for in honest use, too: no denials
     closed: list[Group]  # refused since the supervisor did not trust what it saw, or failed
     errors: list[Group]  # allowed, and refused by the kernel
     unended: list[Group]
@@ -166,7 +167,8 @@ class Report:
             "seconds": round(self.seconds, 3),
             "counts": {
                 "effects": self.effects, "reads": self.reads.inside + self.reads.outside, "denied": self.denied,
-                "native": self.native, "unknown": self.unknown, "processes": self.processes,
+                "expected": sum(group.count for group in self.expected), "native": self.native,
+                "unknown": self.unknown, "processes": self.processes,
                 "torn": self.torn, "unwritten": self.unwritten, "not_grouped": self.more,
             },
             "log": {

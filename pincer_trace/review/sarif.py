@@ -49,7 +49,7 @@ class Refusals:
                 self.more += 1
                 return
             found = self._found[key] = dict(zip((*names, "to"), key, strict=True))
-            found |= {"count": 0, "by": [], "record": record["seq"]}
+            found |= {"count": 0, "by": [], "record": record["seq"], "expected": record.get("expected") is True}
         found["count"] += 1
         exe = text(record.get("exe"))
         if exe and exe not in found["by"] and len(found["by"]) < _TEAM:
@@ -95,7 +95,7 @@ def _result(each: Record, rule: str, index: int, workspace: str) -> Record:
     return {
         "ruleId": paths.display(rule),
         "ruleIndex": index,
-        "level": "error" if each["verdict"] == "deny" else "warning",
+        "level": "note" if each["expected"] else "error" if each["verdict"] == "deny" else "warning",
         "message": {"text": words},
         "locations": [_location(raw(each["path"]), raw(workspace))],
         "occurrenceCount": number(each["count"]),

@@ -8,7 +8,7 @@ import time
 from pincer_trace import paths
 from pincer_trace.errors import UserError
 from pincer_trace.ledger.read import DECISIONS, UNKNOWN, decisions, raw, read_records
-from pincer_trace.ledger.show import NATIVE, confirmed_by, shown_as, votes
+from pincer_trace.ledger.show import confirmed_by, shown_as, told_apart, votes
 from pincer_trace.profile import ALLOW, CONFIRM
 from pincer_trace.profile.show import explain
 from pincer_trace.review import words
@@ -161,8 +161,8 @@ def _done(record: Record) -> str:
         count = record.get("count")
         return f"it was read {paths.counted(count if isinstance(count, int) else 1, 'time')}"
     if record["kind"] != "intent":
-        native = f"; {NATIVE}" if record.get("native") else ""
-        return f"nothing: the caller got {_shown(outcome)}{native}"
+        note = told_apart(record)
+        return f"nothing: the caller got {_shown(outcome)}{'; ' if note else ''}{note}"
     if outcome == UNKNOWN:
         return "not known: the run was killed before it told, or goes on"
     return "yes" if outcome == "done" else f"no: the kernel answered {_shown(outcome)}"

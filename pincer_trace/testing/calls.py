@@ -60,7 +60,8 @@ class Call:
     `record` is its number in the log. `to` is where a rename or a symbolic link leads, and from where a link is.
     `outcome` is `done`, or the name of the kernel's errno, or `unknown` where the run was ended in between. Reads that
     were allowed are counted by program (`count`), so they have no `process`. `native` marks a refusal that the kernel
-    would have made anyway, `confirmed` an effect that somebody, or `confirm="auto"`, allowed.
+    would have made anyway, `expected` one that honest use asks for, too, as a rule says, and `confirmed` an effect that
+    somebody, or `confirm="auto"`, allowed.
     """
 
     record: int
@@ -76,6 +77,7 @@ class Call:
     by: str = ""  # "git", or "python > git" with the program that started it
     count: int = 1
     native: bool = False
+    expected: bool = False
     confirmed: bool = False
     raw: Record = field(default_factory=dict, repr=False)
 
@@ -160,8 +162,8 @@ def _call(record: Record, known: _Known) -> Call:
     call = Call(
         record["seq"], effect, record["path"], to if isinstance(to, str) else "", record["verdict"], record["rule"],
         record["reason"], record["outcome"], process.program if process is not None else name_of(executable), process,
-        _by(process, executable), max(1, record.get("count") or 1), bool(record.get("native")), "confirmed" in extra,
-        record,
+        _by(process, executable), max(1, record.get("count") or 1), bool(record.get("native")),
+        bool(record.get("expected")), "confirmed" in extra, record,
     )  # fmt: skip
     if effect == effects.EXEC and call.happened and process is not None:
         known.execute(process, call.path)

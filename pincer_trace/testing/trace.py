@@ -67,8 +67,8 @@ class Trace:
 
     @property
     def denials(self) -> list[Call]:
-        """What was refused, and would not have been without supervision."""
-        return [call for call in self.calls if not call.allowed and not call.native]
+        """What was refused, and would not have been without supervision; without what a rule calls `expected`."""
+        return [call for call in self.calls if not (call.allowed or call.native or call.expected)]
 
     @property
     def peers(self) -> list[Call]:

@@ -14,6 +14,7 @@ from pincer_trace.gateway.request import Claim
 from pincer_trace.ledger import LedgerFull
 from pincer_trace.paths import display
 from pincer_trace.profile import ALLOW, CONFIRM, DENY, VIEW, Decision
+from pincer_trace.profile.globs import matches
 from pincer_trace.profile.model import STRICTNESS, AnyProgram
 from pincer_trace.twin import codes, native
 from pincer_trace.twin.artifact import INTENT, LEFT, RIGHT
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from pincer_trace.ledger import Ledger
     from pincer_trace.ledger.writer import Votes
     from pincer_trace.profile import Profile
+    from pincer_trace.profile.model import Rule
     from pincer_trace.twin.artifact import Keys, Share
     from pincer_trace.twin.confirmation import Confirmation
     from pincer_trace.twin.facts import Row
@@ -47,6 +49,10 @@ if TYPE_CHECKING:
     from pincer_trace.twin.matter import Opinion
     from pincer_trace.twin.recovery import Denials
     from pincer_trace.twin.remote import RemoteEvaluator
+
+
+# It reads the environment of every process, whatever it is to show. procps 4
+_PS = frozenset({b"/bin/ps", b"/usr/bin/ps"})
 
 
 class Denied(Exception):
@@ -105,7 +111,10 @@ class Judgement(Decision):
 class Refusal:
     """All that the record of a refusal holds but for the cause, without a pin: it may be written much later."""
 
-    __slots__ = ("dev", "effect", "exe", "facts", "ino", "native", "path", "pid", "reason", "rule", "verdict", "votes")
+    __slots__ = (
+        "dev", "effect", "exe", "expected", "facts", "ino", "native", "path", "pid", "reason", "rule", "verdict",
+        "votes",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -116,9 +125,12 @@ class Refusal:
         rule: str,
         votes: Votes,
         facts: Sequence[Row] = (),
+        *,
+        expected: bool,
     ) -> None:
         found = target.found
         self.facts = facts
+        self.expected = expected  # honest use asks for it, too
         self.effect = effect
         self.path = target.path
         self.pid = task.tid
@@ -155,6 +167,7 @@ class Authority:
         self.met: Callable[[], None] = _nothing  # something turned out to be read as a view
         self._notification = 0
         self._begun = True  # something was judged for this call, which must be forgotten with the next
+        self._expected: dict[Rule, int] = {}  # how many refusals by a rule were
         self._keys = keys
         self.left = NameEvaluator(profile, keys, aliases)
         self.right: ObjectEvaluator | RemoteEvaluator = ObjectEvaluator(
@@ -364,19 +377,40 @@ class Authority:
         self._judge_first()
         self._introductions.of(task)
         facts = told(effect, target.path, [(judgement.claim.effect, judgement.claim.path, judgement.asked)])
-        refusal = Refusal(task, effect, target, judgement, _source(judgement), judgement.votes(), facts)
         code, words = judgement.code, ""
+        expected = code == codes.POLICY_DENY and judgement.rule is not None and self._expects(judgement.rule, task)
+        votes, source = judgement.votes(), _source(judgement)
+        refusal = Refusal(task, effect, target, judgement, source, votes, facts, expected=expected)
         if judgement.verdict == CONFIRM:
             why, words = self._confirmation.refusal(judgement, refusal)
             code = why if why != codes.NOBODY_TO_ASK else code
         self.record(refusal, code, words)
         raise Denied(code)
 
-    def forbid(self, task: Task, effect: str, target: Target, reason: str, code: str = codes.BUILT_IN) -> NoReturn:
-        """Record a refusal that no rule can lift. Raises Denied or LedgerFull, always."""
+    def forbid(
+        self, task: Task, effect: str, target: Target, reason: str, code: str = codes.BUILT_IN, *, habit: bool = False
+    ) -> NoReturn:
+        """Record a refusal that no rule can lift; `habit`: of what ps asks for. Raises Denied or LedgerFull, always."""
         self._introductions.of(task)
-        self.record(Refusal(task, effect, target, Decision(DENY, None, reason), "built-in", ()), code)
+        expected = habit and task.executable in _PS and self._profile.is_closed(task.executable)
+        self.record(
+            Refusal(task, effect, target, Decision(DENY, None, reason), "built-in", (), expected=expected), code
+        )
         raise Denied(code)
+
+    def _expects(self, rule: Rule, task: Task) -> bool:
+        """Whether this refusal by `rule` is one of those that honest use meets; counts it. Of programs that the rule
+        names, none that the worker could have made.
+        """
+        met = self._expected.get(rule, 0)
+        if met >= rule.expected:
+            return False
+        if rule.exe_components is not None:
+            program = task.executable
+            if not (matches(rule.exe_components, program) and self._profile.is_closed(program)):
+                return False
+        self._expected[rule] = met + 1
+        return True
 
     def record(self, refusal: Refusal, code: str, words: str = "") -> None:
         """Write the record of a refusal, `words` behind its reason. Raises LedgerFull."""
@@ -395,8 +429,9 @@ class Authority:
             votes=refusal.votes,
             facts=refusal.facts,
             native=refusal.native,
+            expected=refusal.expected,
         )
-        if refusal.native or self.denials is None:
+        if refusal.native or refusal.expected or self.denials is None:
             return
         if self.denials.tell(refusal.effect, refusal.path, code, refusal.rule, reason):
             self.announce(number, refusal.effect, refusal.path, reason)

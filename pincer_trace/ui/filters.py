@@ -5,7 +5,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 from pincer_trace import effects, paths
-from pincer_trace.ui.words import ANSWER, DENIED, DONE, FAILED, FAILURE, NATIVE, OPEN, UNSEEN
+from pincer_trace.ui.words import ANSWER, DENIED, DONE, EXPECTED, FAILED, FAILURE, NATIVE, OPEN, UNSEEN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ _ALLOWED = frozenset({DONE, FAILED, OPEN, UNSEEN})
 _VERDICTS = {
     "allow": _ALLOWED, "allowed": _ALLOWED, "done": frozenset({DONE}), "failed": frozenset({FAILED}),
     "deny": frozenset({DENIED, FAILURE}), "denied": frozenset({DENIED, FAILURE}), "native": frozenset({NATIVE}),
-    "answers": frozenset({ANSWER}),
+    "expected": frozenset({EXPECTED}), "answers": frozenset({ANSWER}),
 }  # fmt: skip
 _GLOB = frozenset("*?[")
 BY = "by:"
@@ -28,7 +28,8 @@ class Mistake(ValueError):
 class Filter:
     """Criteria of several kinds: each that is given must hold, and one value of it is enough.
 
-    Words: an effect (`write`, `change`), what became of it (`denied`, `allowed`, `failed`, `native`, `answers`),
+    Words: an effect (`write`, `change`), what became of it (`denied`, `expected`, `allowed`, `failed`, `native`,
+    `answers`),
     `by:PROGRAM` or `by:PID`, and else a part of a path, or a glob in which * crosses slashes. `-` in front: not that.
     """
 

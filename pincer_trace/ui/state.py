@@ -14,7 +14,7 @@ from pincer_trace.ledger.writer import DONE as OUTCOME_DONE
 from pincer_trace.ui.filters import EVERYTHING, Filter
 from pincer_trace.ui.processes import Processes
 from pincer_trace.ui.questions import Asked
-from pincer_trace.ui.words import ANSWER, DENIED, DONE, FAILED, FAILURE, NATIVE, OPEN, REFUSED, UNSEEN
+from pincer_trace.ui.words import ANSWER, DENIED, DONE, EXPECTED, FAILED, FAILURE, NATIVE, OPEN, REFUSED, UNSEEN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -103,10 +103,11 @@ class Row:
 class Counts:
     """Of everything that was recorded, as the last line of a run has them."""
 
-    __slots__ = ("allowed", "answers", "denied", "failures", "native", "reads", "torn")
+    __slots__ = ("allowed", "answers", "denied", "expected", "failures", "native", "reads", "torn")
 
     def __init__(self) -> None:
-        self.allowed = self.reads = self.denied = self.failures = self.native = self.answers = self.torn = 0
+        self.allowed = self.reads = self.denied = self.expected = self.failures = self.native = 0
+        self.answers = self.torn = 0
 
     def add(self, other: Counts) -> None:
         for each in self.__slots__:
@@ -116,8 +117,8 @@ class Counts:
         """Which counter a record counts for, and how often; empty for none. Counts it."""
         name = _COUNTERS.get(record["kind"], "")
         times = 1
-        if name == "denied" and record.get("native"):
-            name = "native"
+        if name == "denied":
+            name = next((each for each in ("native", "expected") if record.get(each)), name)
         elif name == "reads":
             count = record.get("count")
             times = min(max(count, 0), _MOST) if isinstance(count, int) else 1
@@ -130,7 +131,10 @@ _COUNTERS = {
     "intent": "allowed", "reads": "reads", "denied": "denied", "failure": "failures", "answer": "answers",
     "torn": "torn",
 }  # fmt: skip
-_KINDS = {"denied": DENIED, "native": NATIVE, "failures": FAILURE, "reads": DONE, "allowed": OPEN, "answers": ANSWER}
+_KINDS = {
+    "denied": DENIED, "expected": EXPECTED, "native": NATIVE, "failures": FAILURE, "reads": DONE, "allowed": OPEN,
+    "answers": ANSWER,
+}  # fmt: skip
 
 
 class Skim:
@@ -348,7 +352,9 @@ def _keys(record: Record, kind: str) -> Sequence[object]:
 
 
 def _kind_of(record: Record) -> str:
-    return FAILURE if record["kind"] == "failure" else NATIVE if record.get("native") else DENIED
+    if record["kind"] == "failure":
+        return FAILURE
+    return NATIVE if record.get("native") else EXPECTED if record.get("expected") else DENIED
 
 
 def _number(row: Row) -> int:

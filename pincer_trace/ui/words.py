@@ -19,19 +19,24 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from pincer_trace.ui.state import Counts
+
     Piece = tuple[str, str]  # text that is safe on any terminal, and the name of a style
 
 # What became of a decision.
-DONE, FAILED, OPEN, DENIED, NATIVE, FAILURE, ANSWER, UNSEEN = (
-    "done", "failed", "open", "denied", "native", "failure", "answer", "unseen",
+DONE, FAILED, OPEN, DENIED, EXPECTED, NATIVE, FAILURE, ANSWER, UNSEEN = (
+    "done", "failed", "open", "denied", "expected", "native", "failure", "answer", "unseen",
 )  # fmt: skip
-REFUSED = frozenset({DENIED, NATIVE, FAILURE})
+REFUSED = frozenset({DENIED, EXPECTED, NATIVE, FAILURE})
 
 _MARKS = {
-    DONE: ("✓", "+"), FAILED: ("-", "-"), OPEN: ("…", "."), DENIED: ("✗", "X"), NATIVE: ("·", "n"),
-    FAILURE: ("!", "!"), ANSWER: ("»", ">"), UNSEEN: ("·", "."),
+    DONE: ("✓", "+"), FAILED: ("-", "-"), OPEN: ("…", "."), DENIED: ("✗", "X"), EXPECTED: ("✕", "x"),
+    NATIVE: ("·", "n"), FAILURE: ("!", "!"), ANSWER: ("»", ">"), UNSEEN: ("·", "."),
 }  # fmt: skip
-_WORDS = {DONE: "done", OPEN: "begun", DENIED: "DENIED", NATIVE: "EACCES", FAILURE: "FAILURE", UNSEEN: "begun"}
+_WORDS = {
+    DONE: "done", OPEN: "begun", DENIED: "DENIED", EXPECTED: "denied", NATIVE: "EACCES", FAILURE: "FAILURE",
+    UNSEEN: "begun",
+}  # fmt: skip
 
 PLAIN, DIM, BOLD, GOOD, BAD, WARN, CHOSEN, KEY, TITLE, ASK = (
     "plain", "dim", "bold", "good", "bad", "warn", "chosen", "key", "title", "ask",
@@ -42,7 +47,8 @@ STYLES = {  # of the terminal's own sixteen colours: its owner chose a backgroun
 }  # fmt: skip
 _COLOURLESS = STYLES | {GOOD: "", BAD: "bold", WARN: "", KEY: "bold", ASK: "bold"}
 OF_MARKS = {
-    DONE: GOOD, FAILED: WARN, OPEN: WARN, DENIED: BAD, NATIVE: DIM, FAILURE: BAD, ANSWER: ASK, UNSEEN: DIM,
+    DONE: GOOD, FAILED: WARN, OPEN: WARN, DENIED: BAD, EXPECTED: DIM, NATIVE: DIM, FAILURE: BAD, ANSWER: ASK,
+    UNSEEN: DIM,
 }  # fmt: skip
 
 _ELLIPSIS = ("…", "~")
@@ -73,6 +79,11 @@ class Look:
     def encoded(self, text: str) -> str:
         """`text`, with what this terminal has no character for escaped."""
         return text.encode("ascii", "backslashreplace").decode("ascii") if self.plain else text
+
+
+def expected(counts: Counts) -> str:
+    """Of refusals that are no denials, behind the number of those; empty where there are none."""
+    return f", {many(counts.expected)} expected" if counts.expected else ""
 
 
 def steady(text: str) -> str:

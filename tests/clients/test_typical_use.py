@@ -58,11 +58,11 @@ def linked(runner: support.Runner) -> Path:
 
 
 def refused(result: support.Result) -> list[str]:
-    """What was denied, a line each, but for what the README tells: the environment of processes outside."""
+    """What was denied, a line each."""
     lines = {
         f"{entry['exe']}: {entry['effect']} {entry['path']}: {entry['rule']}: {entry['reason']}"
         for entry in result.denied()
-        if not (entry["path"].startswith("/proc/") and entry["path"].endswith("/environ"))
+        if not entry.get("expected")
     }
     return sorted(lines)
 
@@ -218,7 +218,7 @@ def codex() -> Path:
 
 @pytest.mark.skipif(bool(support.PREFIX), reason="nothing is refused natively")
 def test_codex_in_typical_use(runner: support.Runner, real_home: Path, codex: Path) -> None:
-    """At its start it asks a public host for plugins, which is refused and harms nobody; nothing else is."""
+    """At its start it asks a public host for plugins, which is expected."""
     tree = linked(runner)
     steps = ["echo alpha > note.txt; sed -i s/one/two/ a.txt; cat a.txt", *STEPS]
     turns = [*([call("exec_command", cmd=step)] for step in steps), [answer("All done.")]]
@@ -239,7 +239,7 @@ def test_codex_in_typical_use(runner: support.Runner, real_home: Path, codex: Pa
     assert len(told) == len(steps)
     assert [words for words in told if "exited with code 0" not in words] == []
     assert "profile codex, by the name of the program" in result.err
-    assert [line for line in refused(result) if "connect //github.com:443" not in line] == []
+    assert refused(result) == []
     saved = [entry["path"] for entry in result.decisions if entry["effect"] in ("create", "rename")]
     assert any(f"{real_home}/.codex/sessions/" in path for path in saved)
     assert (tree / "a.txt").read_text() == "two\n"
@@ -253,7 +253,7 @@ def opencode() -> Path:
 
 @pytest.mark.skipif(bool(support.PREFIX), reason="nothing is refused natively")
 def test_opencode_in_typical_use(runner: support.Runner, real_home: Path, opencode: Path) -> None:
-    """Refused: a package from the registry, and a line in the settings of its snapshots, made all the same."""
+    """Refused: a line in the settings of its snapshots, made all the same. A package from the registry is expected."""
     tree = linked(runner)
     note = tree / "note.txt"
     turns = [
@@ -278,7 +278,7 @@ def test_opencode_in_typical_use(runner: support.Runner, real_home: Path, openco
     assert len(results) == len(turns) - 1
     assert [words for failed, words in results if failed] == []
     assert "profile opencode, by the name of the program" in result.err
-    harmless = re.compile(r".*: (connect //registry\.npmjs\.org:443|rename \S+/opencode/snapshot/\S+/config): ")
+    harmless = re.compile(r".*: rename \S+/opencode/snapshot/\S+/config: ")
     assert [line for line in refused(result) if not harmless.match(line)] == []
     saved = [entry["path"] for entry in result.decisions if entry["effect"] in ("create", "rename")]
     state = f"{real_home}/.local/share/opencode/"

@@ -32,7 +32,7 @@ def test_session_json_tells_the_run_and_then_its_end(make, deny):
     facts = load_session(session.path)
     assert (facts["state"], facts["exit"], facts["leftover"]) == ("ended", 4, 1)
     assert facts["ended"] >= facts["started"]
-    assert facts["counts"] == {"allowed": 0, "denied": 1, "failures": 0, "reads": 0, "unrecorded": 0}
+    assert facts["counts"] == {"allowed": 0, "denied": 1, "expected": 0, "failures": 0, "reads": 0, "unrecorded": 0}
 
 
 def test_a_killed_supervisor_is_told_from_a_running_one(tmp_path):

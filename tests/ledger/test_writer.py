@@ -318,14 +318,15 @@ def test_one_intent_that_never_ended_does_not_hold_back_a_long_run(make, allow, 
 @pytest.mark.parametrize(
     ("counts", "words"),
     [
-        ((1, 0, 0, 1, 0), "1 effect and 1 read allowed, 0 denied"),
-        ((46, 2, 0, 1203, 0), "46 effects and 1203 reads allowed, 2 denied"),
+        ((1, 0, 0, 0, 1, 0), "1 effect and 1 read allowed, 0 denied"),
+        ((46, 2, 0, 0, 1203, 0), "46 effects and 1203 reads allowed, 2 denied"),
+        ((1, 0, 4, 0, 1, 0), "1 effect and 1 read allowed, 0 denied, 4 expected refusals"),
         (
-            (0, 2, 3, 0, 1),
+            (0, 2, 0, 3, 0, 1),
             "0 effects and 0 reads allowed, 5 denied (3 by failures of the supervisor), 1 line not",
         ),
     ],
 )
 def test_the_counters_in_words(counts, words):
-    names = ("allowed", "denied", "failures", "reads", "unrecorded")
+    names = ("allowed", "denied", "expected", "failures", "reads", "unrecorded")
     assert summary(dict(zip(names, counts, strict=True))).startswith(words)

@@ -10,6 +10,7 @@ import pytest
 
 from pincer_trace.errors import UserError
 from pincer_trace.profile import ALLOW, DENY, Facts, Overlay, Places, load
+from pincer_trace.profile.compare import differences
 from pincer_trace.profile.show import available, describe
 
 RULE = '[[rule]]\neffects = ["read"]\npaths = ["/a/**"]\nverdict = "allow"\nreason = "because"\n'
@@ -19,6 +20,10 @@ BROKER = '[[broker]]\nname = "n"\nupstream = "https://a.example"\nbase_url = "UR
 SINK = (
     '[[sink]]\nname = "n"\nexe = ["/bin/x"]\noptions = ["-p [0-9]+"]\noperands = ["host"]\npaths = ["/s/*"]\n'
     'reason = "because"\n'
+)
+
+EXPECTED = (
+    '[[rule]]\neffects = ["connect"]\npaths = ["//a.example:1"]\nverdict = "deny"\nreason = "because"\nexpected = 1\n'
 )
 
 
@@ -60,6 +65,13 @@ SINK = (
         ),
         (RULE.replace('"allow"', '"view"') + 'exe = ["/x"]\n', 6, "key 'exe': not with verdict 'view'"),
         (RULE + 'when = "git-active"\n', 6, "key 'when': not with verdict 'allow'"),
+        (EXPECTED.replace("= 1", "= true"), 6, "rule 1: key 'expected': expected int, got bool"),
+        (RULE + "expected = 1\n", 6, "key 'expected': only with verdict 'deny'"),
+        (RULE.replace("allow", "deny") + "expected = 1\n", 6, "key 'expected': only of exact paths and peers"),
+        (EXPECTED.replace("//a.example:1", "//a.example:*"), 6, "key 'expected': only of exact paths and peers"),
+        (EXPECTED.replace("//a.example:1", "//10.0.0.0/8:1"), 6, "key 'expected': only of exact paths and peers"),
+        (EXPECTED.replace("//a.example:1", "{homes}/x"), 6, "key 'expected': only of exact paths and peers"),
+        (EXPECTED, 3, "key 'expected': not in a file of the work tree"),
         (
             "# [[rule]]\ndescription = '''\n[[rule]]\n'''\n" + RULE + "x = 1\n",
             10,
@@ -107,6 +119,29 @@ def test_an_error_names_file_line_and_key(places, write, text, line, words):
     assert message.startswith(f"{path}:{line}: "), message
     assert words in message
     assert "\n" not in message
+
+
+def test_what_is_expected_is_part_of_a_profile_but_of_none_in_the_work_tree(places, write, tmp_path):
+    """Neither by itself, nor by what it extends, nor from the cache of a run elsewhere."""
+    own = tmp_path / "home/.config/pincer-trace/profiles"
+    plain = EXPECTED.removesuffix("expected = 1\n")
+    for name, text in (("one", plain), ("other", EXPECTED)):
+        (own / f"{name}.toml").write_text(text)
+    one, other = load("one", places), load("other", places)
+    assert [rule.expected for rule in other.matching("connect", b"//a.example:1")] == [1]
+    assert one.digest != other.digest
+    (difference,) = differences(one, other)
+    assert (difference.verdicts, difference.loosens) == (("deny", "deny as expected"), False)
+    assert "connect, as expected: because" in describe(other)
+    (rule,) = load(write('extends = "other"\n'), places).matching("connect", b"//a.example:1")
+    assert rule.expected
+    file, cache = write(EXPECTED), str(tmp_path / "cache")
+    elsewhere = Places.of(str(tmp_path), {"HOME": str(tmp_path / "home/other")}, None)
+    elsewhere.workspace = os.fsencode(tmp_path / "elsewhere")
+    assert load(file, elsewhere, cache_directory=cache)
+    for name in (file, write(f'extends = "{file}"\n', "q.toml")):
+        with pytest.raises(UserError, match="key 'expected'"):
+            load(name, places, cache_directory=cache)
 
 
 def test_variables_are_passed_to_the_commands_that_are_named(tmp_path, write):

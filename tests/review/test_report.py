@@ -112,8 +112,8 @@ def test_the_object_for_programs(runner, ran):
     told = json.loads(report(runner, "--json", ran.session).stdout)
     assert set(told) == {
         "id", "path", "command", "profile", "workspace", "state", "exit", "leftover", "started", "confirm", "seconds",
-        "counts", "log", "closed", "denials", "answers", "confirmed", "errors", "unended", "peers", "changes", "beyond",
-        "programs", "devices", "reads", "hosts",
+        "counts", "log", "closed", "denials", "expected", "answers", "confirmed", "errors", "unended", "peers",
+        "changes", "beyond", "programs", "devices", "reads", "hosts",
     }  # fmt: skip
     assert (told["state"], told["exit"], told["log"]["whole"]) == ("ended", 3, True)
     counts = json.loads((ran.session / "session.json").read_text())["counts"]

@@ -45,7 +45,9 @@ def fill(session, number):
     """Many records of each kind; every seventh is a refusal."""
     for each in range(number):
         if each % 7 == 0:
-            session.ledger.denied("read", b"/h/.ssh/%d" % each, native=each % 14 == 0, **SUBJECT, **DENY)
+            session.ledger.denied(
+                "read", b"/h/.ssh/%d" % each, native=each % 14 == 0, expected=each % 5 == 0, **SUBJECT, **DENY
+            )
         elif each % 7 == 1:
             session.ledger.reads([(b"/bin/cat", b'/etc/"count":77,%d' % each, 1, 2, each, 1.5, "default.toml:1")])
         elif each % 7 == 2:
@@ -57,8 +59,8 @@ def fill(session, number):
 def counted(state):
     counts = state.counts
     return {
-        "allowed": counts.allowed, "denied": counts.denied, "failures": counts.failures, "reads": counts.reads,
-        "unrecorded": 0,
+        "allowed": counts.allowed, "denied": counts.denied, "expected": counts.expected, "failures": counts.failures,
+        "reads": counts.reads, "unrecorded": 0,
     }  # fmt: skip
 
 

@@ -233,7 +233,8 @@ class Footer:
         line: Line = [
             (f"{rule}{rule} ", DIM), ("pincer-trace", BOLD), (f" {rule}{rule} ", DIM),
             (words.many(counts.allowed), BOLD), (" effects  ", DIM), (words.many(counts.reads), BOLD),
-            (" reads  ", DIM), (words.many(denied), BAD if denied else BOLD), (" denied ", DIM),
+            (" reads  ", DIM), (words.many(denied), BAD if denied else BOLD),
+            (f" denied{words.expected(counts)} ", DIM),
         ]  # fmt: skip
         return [*line, (rule * max(width - words.length(line), 0), DIM)]
 

@@ -66,7 +66,7 @@ class Compact(Watching):
         line: Line = [
             (f" {self.life} " if width >= 60 else " ", GOOD if self.life == "running" else WARN),
             (words.many(counts.allowed), BOLD), (" effects ", DIM), (words.many(counts.reads), BOLD), (" reads ", DIM),
-            (words.many(denied), BAD if denied else BOLD), (" denied ", DIM),
+            (words.many(denied), BAD if denied else BOLD), (f" denied{words.expected(counts)} ", DIM),
             (f"{words.many(rate)}/s " if rate >= 0.5 and width >= 60 else "", DIM),
         ]  # fmt: skip
         keys = [("0-9", "open")] if len(self.state.asked) else []

@@ -142,7 +142,7 @@ class Monitor(Watching):
         parts: list[Line] = [
             [(f" {words.many(counts.allowed)}", BOLD), (" effects", DIM)],
             [(f" {words.many(counts.reads)}", BOLD), (" reads", DIM)],
-            [(f" {words.many(denied)}", BAD if denied else BOLD), (" denied", DIM)],
+            [(f" {words.many(denied)}", BAD if denied else BOLD), (" denied", DIM), (words.expected(counts), DIM)],
             [(f" {words.many(rate)}/s" if rate >= 0.5 else "", DIM)],
         ]
         for narrow in (3, 1, 0):  # what a narrow terminal does without first

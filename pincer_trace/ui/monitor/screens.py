@@ -31,7 +31,7 @@ KEYS = (
     ("Up Down", "hold the view and move (j k, PgUp PgDn, Home); End or f: follow again"),
     ("n  N", "the next denial, the one before"),
     ("Enter", "everything about it: votes, rule, what would allow it (Esc: close)"),
-    ("/", "filter: write change denied allowed failed native answers by:PROGRAM by:PID /a/part *.glob -not"),
+    ("/", "filter: write change denied expected allowed failed native answers by:PROGRAM by:PID /a/part *.glob -not"),
     ("!", "denials only, or all"),
     ("p", "the tree of processes; Enter there: only this process"),
     ("v", "verify the log"),
