@@ -149,7 +149,12 @@ class Connecting:
     def _to_name(self, call: Connection, host: bytes, port: int) -> object:
         if self._naming is None:
             self._naming = self._c.identity.as_ourselves(call.task, lambda: _naming(self._c))
-        return self._naming.connect(call, host, port)
+        place = self._naming.permitted_address(call, host, port)
+        if not place:
+            return self._naming.connect(call, host, port)
+        target = Target(peers.host_peer(place, port))
+        judgement = self._c.authority.demand(call.task, CONNECT, target)
+        return self._perform(call, target, judgement, peers.inet_address(call.socket.family, place, port))
 
     def _perform(self, call: Connection, target: Target, judgement: Judgement, address: bytes) -> object:
         """Connect to `address`, which is what the caller's own means, in the background."""

@@ -20,45 +20,57 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pincer_trace.gateway.hosts import Hosts
+    from pincer_trace.gateway.hostsfile import Listed
     from pincer_trace.profile import Profile
 
     Version = tuple[int, int, int, int]
 
 _MOST = 1 << 26  # bytes of a file that is read
+_HOSTS = b"/etc/hosts"
 
 
 class HostFiles:
-    """`serves(path)` tells whether there is a view of what has this name; `open` gives it."""
+    """`serves(path)` tells whether there is a view of what has this name; `open` gives it. `listed` says where names
+    of /etc/hosts lead that have an address of the session in the view: as the file was when it was last read.
+    """
 
     def __init__(self, profile: Profile, table: Hosts) -> None:
         self._profile = profile
         self._hosts = table
+        self.listed: Listed = {}
         makers: dict[bytes, Callable[[bytes], bytes]] = {
             b"/etc/resolv.conf": resolver,
             b"/etc/nsswitch.conf": switch,
-            b"/etc/hosts": self._with_named,
+            _HOSTS: self._with_named,
         }
         self._makers = makers | {os.path.realpath(path): maker for path, maker in makers.items()}
         self._made: dict[bytes, tuple[Version, int]] = {}
         self.serves = self._makers.__contains__
 
-    def open(self, path: bytes, names: int, number: bytes) -> int:
-        """The view of the file `path`, whose own descriptor is `number` in the directory `names`. Raises OSError."""
+    def open(self, path: bytes, names: int, number: bytes, ourselves: Callable[[Callable[[], bytes]], bytes]) -> int:
+        """The view of the file `path`, whose own descriptor is `number` in the directory `names`; it is made by our own
+        ids, in `ourselves`. Raises OSError.
+        """
         with open(os.open(number, os.O_RDONLY | os.O_CLOEXEC, dir_fd=names), "rb") as real:
             found = os.fstat(real.fileno())
             version = found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
             kept = self._made.get(path)
             if kept is None or kept[0] != version:
                 name = os.fsdecode(path.rpartition(b"/")[2])
-                made = sealed(name, self._makers[path](real.read(_MOST)))
+                content = real.read(_MOST)
+                made = sealed(name, ourselves(lambda: self._makers[path](content)))
                 if kept is not None:
                     os.close(kept[1])
                 kept = self._made[path] = version, made
         return os.open(b"%d" % kept[1], os.O_RDONLY | os.O_CLOEXEC, dir_fd=names)
 
     def _with_named(self, content: bytes) -> bytes:
-        """The file with the names that the profile allows: for libraries that ask no server by TCP (musl)."""
-        known = {word for line in content.split(b"\n") for word in line.partition(b"#")[0].lower().split()[1:]}
+        """The file with names in the place of addresses, and with the names that the profile allows besides: for
+        libraries that ask no server by TCP (musl).
+        """
+        from pincer_trace.gateway import hostsfile
+
+        known = {word for line in content.split(b"\n") for word in hostsfile.words_of(line.lower())[1:]}
         named = dict.fromkeys(
             name
             for rule in self._profile.rules
@@ -71,7 +83,25 @@ class HostFiles:
             for family in (socket.AF_INET, socket.AF_INET6)
             if (address := self._hosts.address(name, family))
         ]
+        if self._is_kept():  # else a name would lead where the worker says
+            content, self.listed = hostsfile.named(content, self._hosts, _is_here)
         return content + b"".join(b"\n%b" % line for line in lines) + b"\n" if lines else content
+
+    def _is_kept(self) -> bool:
+        """Whether the worker can change nothing in the file, by itself."""
+        return all(self._profile.is_closed(path) for path in (_HOSTS, os.path.realpath(_HOSTS)))
+
+
+def _is_here(host: bytes) -> bool:
+    """Whether that address is one of this machine, or no single host's."""
+    from pincer_trace.kernel import routes
+
+    if not inet.is_unicast(host):
+        return True
+    try:
+        return routes.is_own(host)
+    except OSError:
+        return True
 
 
 def resolver(_content: bytes) -> bytes:

@@ -24,12 +24,15 @@ _MOST = 16  # addresses of a host that are tried
 
 
 class Found:
-    """What was found: addresses (4 or 16 bytes) in the order in which they are to be tried; else `missing` says why."""
+    """What was found: addresses (4 or 16 bytes) in the order in which they are to be tried; else `missing` says why.
+    `listed`: they stand in /etc/hosts, and nobody was asked.
+    """
 
-    __slots__ = ("addresses", "missing", "until")
+    __slots__ = ("addresses", "listed", "missing", "until")
 
-    def __init__(self, addresses: tuple[bytes, ...], missing: str = "") -> None:
+    def __init__(self, addresses: tuple[bytes, ...], missing: str = "", *, listed: bool = False) -> None:
         self.addresses = addresses
+        self.listed = listed
         self.missing = missing
         self.until = monotonic() + (_FOUND_LASTS if addresses else _MISSING_LASTS)
 

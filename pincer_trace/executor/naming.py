@@ -1,7 +1,8 @@
 """Connections to names of hosts: judged by the name, looked up when that is allowed, made to where it leads (P83, P82).
 
 Where a name leads is judged once more: one that is allowed must not lead to this machine, to a network near, or to an
-address that a rule closes, unless that address may be connected to by itself (DNS rebinding).
+address that a rule closes, unless that address may be connected to by itself (DNS rebinding). What /etc/hosts says is
+believed of networks near: it is this machine's own.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import select
 from pincer_trace.effects import CONNECT
 from pincer_trace.executor.commit import commit
 from pincer_trace.executor.context import ANSWERED
-from pincer_trace.executor.lookups import Lookups
+from pincer_trace.executor.lookups import Found, Lookups
 from pincer_trace.executor.outcome import Outcome
 from pincer_trace.executor.stub import Stub
 from pincer_trace.gateway import hosts, peers
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from pincer_trace.executor.connecting import Connection
     from pincer_trace.executor.context import Context
     from pincer_trace.executor.identity import Identity
-    from pincer_trace.executor.lookups import Found
     from pincer_trace.gateway.request import Argument
     from pincer_trace.twin.authority import Judgement
 
@@ -70,11 +70,26 @@ class Naming:
             return call.now(peers.inet_address(call.socket.family, _LOCAL, 0))  # it was told to nobody: refused
         target = Target(b"//%b:%d" % (name, port))
         judgement = self._c.authority.demand(call.task, CONNECT, target)
-        found = self._look_up(name)
+        listed = self._c.host_files.listed.get(name)
+        found = Found(listed, listed=True) if listed else self._look_up(name)
         if found is None:
             raise Asked(None)  # served again when that is known
         places = self._places(call, name, found, port)
         return self._perform(call, target, judgement, places, found)
+
+    def permitted_address(self, call: Connection, host: bytes, port: int) -> bytes:
+        """Where the name that `host` stands for leads by /etc/hosts, if a rule opens that address by itself, and none
+        says anything about the name; else b"".
+        """
+        name, authority = self._c.hosts.name(host), self._c.authority
+        listed = self._c.host_files.listed.get(name, ())
+        if not listed:
+            return b""
+        judgement = authority.judge(call.task, CONNECT, Target(b"//%b:%d" % (name, port)))
+        if authority.permits(judgement) or _is_about(judgement):
+            return b""
+        fit = [each for each in listed if len(each) == 4 or call.socket.family == table.AF_INET6]
+        return next((each for each in fit if authority.passes(CONNECT, peers.host_peer(each, port))), b"")
 
     def _look_up(self, name: bytes) -> Found | None:
         if self._lookups is None:
@@ -88,13 +103,13 @@ class Naming:
         own = call.socket
         families = [own.family] if own.family == table.AF_INET or not own.takes_ipv4() else [own.family, table.AF_INET]
         fit = [each for family in families for each in found.addresses if _FAMILIES[len(each)] == family]
-        places = [self._place(call, name, each, port) for each in fit]
+        places = [self._place(call, name, each, port, found) for each in fit]
         usable = [place for place in places if place.refusal is None]
         if not usable and places and (refusal := places[0].refusal) is not None:
             self._c.authority.insist(call.task, CONNECT, refusal.target, refusal)
         return usable
 
-    def _place(self, call: Connection, name: bytes, host: bytes, port: int) -> _Place:
+    def _place(self, call: Connection, name: bytes, host: bytes, port: int, found: Found) -> _Place:
         """The address, and what is to be said of an allowed name that leads there."""
         target = Target(peers.host_peer(host, port))
         if peers.is_loopback(host):
@@ -103,9 +118,7 @@ class Naming:
         judgement = authority.judge(call.task, CONNECT, target)
         if authority.permits(judgement):
             return _Place(host, permission=judgement)
-        rule = judgement.rule
-        about_it = judgement.code not in _BY_RULES or (rule is not None and not addresses.is_any(rule.pattern))
-        if inet.is_far(host) and not about_it and not routes.is_own(host):
+        if (found.listed or inet.is_far(host)) and not _is_about(judgement) and not routes.is_own(host):
             return _Place(host)
         judgement.reason = f"{name.decode()} leads there: {judgement.reason}"
         return _Place(host, refusal=judgement)
@@ -158,6 +171,12 @@ class Naming:
         self._c.domains.leave()  # a domain of the caller's own knows another port; this one leads nowhere
         self._c.blocking.start(call.identity, call.task, act, None, own, *pins)
         return ANSWERED
+
+
+def _is_about(judgement: Judgement) -> bool:
+    """Whether it was given by a rule that means this very host, or by something else than rules."""
+    rule = judgement.rule
+    return judgement.code not in _BY_RULES or (rule is not None and not addresses.is_any(rule.pattern))
 
 
 def _reach(waiting: Call, own: int, tries: list[bytes]) -> int:

@@ -163,7 +163,8 @@ class Opens:
         c = self._c
         entry = c.reads.settle_apart(task, target, found, judgement)
         c.domains.check_reading(c.resolver.number(pin), self._names)
-        opened = c.host_files.open(target.path, self._names, c.resolver.number(pin))
+        ourselves: Callable[[Callable[[], bytes]], bytes] = lambda act: c.identity.as_ourselves(task, act)  # noqa: E731
+        opened = c.host_files.open(target.path, self._names, c.resolver.number(pin), ourselves)
         give(c, identity, opened, flags)
         c.reads.count(entry)
         return ANSWERED

@@ -41,6 +41,15 @@ def read(text: str) -> bytes:
         return b""
 
 
+def is_unicast(raw: bytes) -> bool:
+    """Whether that is an address of one host, which needs no more to be reached: not of this machine, of a group, or of
+    a link.
+    """
+    if len(raw) == 4:
+        return 0 < raw[0] < 224 and raw[0] != 127
+    return any(raw[:-1]) and raw[0] != 0xFF and not within(raw, b"\xfe\x80" + bytes(14), 10)
+
+
 def is_far(raw: bytes) -> bool:
     """Whether that address (4 or 16 bytes) is one of the internet, not of this machine or of a network near."""
     raw = unmapped(raw)

@@ -31,7 +31,13 @@ class Internet:
     """Names, servers, and a note of what they saw. Public addresses are another machine's, but for those in `here`."""
 
     def __init__(
-        self, runner: support.Runner, zone: dict[str, Any], listen: list[tuple[str, int]], here: tuple[str, ...] = ()
+        self,
+        runner: support.Runner,
+        zone: dict[str, Any],
+        listen: list[tuple[str, int]],
+        here: tuple[str, ...] = (),
+        there: tuple[str, ...] = (),
+        hosts: str = "",
     ) -> None:
         if os.geteuid() != 0:
             pytest.skip("a network namespace of its own needs root")
@@ -39,7 +45,7 @@ class Internet:
             pytest.skip("ip is missing (Debian package iproute2)")
         self._runner = runner
         self.log = runner.base / "internet.log"
-        world = {"zone": zone, "listen": listen, "here": here, "log": str(self.log)}
+        world = {"zone": zone, "listen": listen, "here": here, "there": there, "hosts": hosts, "log": str(self.log)}
         words = ["unshare", "-n", "-m", "--", sys.executable, "-I", INTERNET, json.dumps(world), "--"]
         self._away = _Away(runner.identity, words)
 

@@ -2,10 +2,10 @@
 namespace (`unshare -n -m`).
 
 WORLD is JSON: `zone`, names and their addresses, or a list of such lists for one answer after the other; `listen`, the
-[address, port] of servers, which answer each connection with their address; `log`, a file: what was asked and who was
-connected, a line each. Public addresses are another machine's in there: one more network namespace at the other end of
-a cable; those in `here` and all others are this machine's. The resolver, at 127.0.0.1, has no answer at all
-to names that begin with `silent.`.
+[address, port] of servers, which answer each connection with their address; `hosts`, more lines of /etc/hosts; `log`, a
+file: what was asked and who was connected, a line each. Public addresses are another machine's in there: one more
+network namespace at the other end of a cable, and so are those in `there`; those in `here` and all others are this
+machine's. The resolver, at 127.0.0.1, has no answer at all to names that begin with `silent.`.
 """
 
 from __future__ import annotations
@@ -131,15 +131,25 @@ def main() -> int:
         os.write(log, f"{line}\n".encode())
 
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    far = [(a, port) for a, port in world["listen"] if ipaddress.ip_address(a).is_global and a not in world["here"]]
+    far = [
+        (a, port)
+        for a, port in world["listen"]
+        if a in world["there"] or (ipaddress.ip_address(a).is_global and a not in world["here"])
+    ]
     here = {address for address, _ in world["listen"]} - {address for address, _ in far} | set(world["here"])
     for address in sorted(here - {"127.0.0.1", "::1"}):
         subprocess.run(["ip", "addr", "add", address, "dev", "lo", *(["nodad"] if ":" in address else [])], check=True)
-    with tempfile.NamedTemporaryFile("w") as conf:
+    with tempfile.NamedTemporaryFile("w") as conf, tempfile.NamedTemporaryFile("w") as hosts:
         conf.write("nameserver 127.0.0.1\nsearch search.test\noptions ndots:3\n")
         conf.flush()
         os.chmod(conf.name, 0o644)
         subprocess.run(["mount", "--bind", conf.name, "/etc/resolv.conf"], check=True)
+        if world["hosts"]:
+            with open("/etc/hosts") as real:
+                hosts.write(real.read() + world["hosts"])
+            hosts.flush()
+            os.chmod(hosts.name, 0o644)
+            subprocess.run(["mount", "--bind", hosts.name, "/etc/hosts"], check=True)
         dns(world, note)
         for address, port in world["listen"]:
             if address in here:
