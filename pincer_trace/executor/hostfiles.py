@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _MOST = 1 << 26  # bytes of a file that is read
 _HOSTS = b"/etc/hosts"
+RESOLVER = b"/etc/resolv.conf"
 
 
 class HostFiles:
@@ -39,7 +40,7 @@ class HostFiles:
         self._hosts = table
         self.listed: Listed = {}
         makers: dict[bytes, Callable[[bytes], bytes]] = {
-            b"/etc/resolv.conf": resolver,
+            RESOLVER: resolver,
             b"/etc/nsswitch.conf": switch,
             _HOSTS: self._with_named,
         }
@@ -63,6 +64,10 @@ class HostFiles:
                     os.close(kept[1])
                 kept = self._made[path] = version, made
         return os.open(b"%d" % kept[1], os.O_RDONLY | os.O_CLOEXEC, dir_fd=names)
+
+    def open_absent(self) -> int:
+        """The view of a `resolv.conf` that is not there, which stands for a server on this machine. Raises OSError."""
+        return sealed("resolv.conf", resolver(b""))
 
     def _with_named(self, content: bytes) -> bytes:
         """The file with names in the place of addresses, and with the names that the profile allows besides: for

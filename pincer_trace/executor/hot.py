@@ -8,6 +8,7 @@ import os
 import stat
 
 from pincer_trace.executor.descriptors import OURS, STATUS, WALK
+from pincer_trace.executor.hostfiles import RESOLVER
 from pincer_trace.executor.opens import EFFECTFUL, KNOWN, PLAIN
 from pincer_trace.gateway.resolve import live_name
 from pincer_trace.kernel import libc
@@ -98,7 +99,7 @@ def hot_reader(c: Context) -> Callable[[int, Task, list[int]], bool]:
     inject, respond = c.listener.inject, c.listener.respond
     hot, count, admit, names, numbers = reads.hot, reads.count, _admission(c), c.resolver.names, c.resolver.numbers
     shared, enoent, effectful, follow = tasks.shared_cwd, errno.ENOENT, EFFECTFUL, ~os.O_NOFOLLOW
-    known_flags, files, regular = KNOWN, reads.files, stat.S_IFREG
+    known_flags, files, regular, resolver = KNOWN, reads.files, stat.S_IFREG, RESOLVER
 
     def read(identity: int, task: Task, a: list[int]) -> bool:
         flags = a[2] & known_flags
@@ -141,7 +142,7 @@ def hot_reader(c: Context) -> Callable[[int, Task, list[int]], bool]:
         pin = syscall(openat2_number, base, data, pins[flags & walk_flags], size)
         if pin < 0:
             # Not there, by a walk that met no link and no procfs: then it is not there for the worker either.
-            if get_errno() != enoent or data.find(b"proc", 0, end) >= 0:
+            if get_errno() != enoent or data.find(b"proc", 0, end) >= 0 or data[:end] == resolver:
                 return False
             pin = syscall(openat2_number, base, data, no_links, size)
             if pin >= 0:

@@ -14,6 +14,7 @@ from pincer_trace.effects import ALONG, CREATE, READ, TRUNCATE, WRITE
 from pincer_trace.executor.commit import commit
 from pincer_trace.executor.context import ANSWERED
 from pincer_trace.executor.descriptors import OURS, WALK, covers, give, place
+from pincer_trace.executor.hostfiles import RESOLVER
 from pincer_trace.executor.outcome import Outcome
 from pincer_trace.executor.reopening import Reopening, asked_of_the_kernel
 from pincer_trace.gateway.resolve import MARK, is_memory, join, live_name, stat_or_close
@@ -116,7 +117,13 @@ class Opens:
     def _read(self, identity: int, task: Task, dirfd: int, path: bytes, flags: int, resolve: int) -> object:
         c = self._c
         resolver = c.resolver
-        pin, held = self._pin(task, dirfd, path, flags & WALK, resolve)
+        try:
+            pin, held = self._pin(task, dirfd, path, flags & WALK, resolve)
+        except FileNotFoundError:
+            if path != RESOLVER or flags & WALK:
+                raise
+            give(c, identity, c.host_files.open_absent(), flags)
+            return ANSWERED
         try:
             found = os.fstat(pin)
             kind = found.st_mode & 0o170000

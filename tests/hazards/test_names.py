@@ -5,10 +5,12 @@ where its rule does not say; what goes past our resolver is judged by address.
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 from pathlib import Path
 
+import pytest
 import support
 from hazards.net_programs.away import Internet
 from hazards.path_programs.tools import attack, give, notes, python
@@ -236,6 +238,32 @@ def test_p83_the_files_that_lead_to_the_resolver(runner: support.Runner) -> None
     assert found["reverse"] == "asked.example" and found["local"] == "127.0.0.1" and found["write"] == "EACCES"
     assert [Path(path).read_bytes() for path in ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf")] == before
     assert [entry["path"] for entry in result.decisions if entry["effect"] == "read" and entry["path"] == "/etc/hosts"]
+
+
+NO_FILE = """
+for name in ("api.test", "other.test"): note(name, reach(name))
+pin = os.open("/etc", os.O_PATH); note("by another way", word(-errno_of(os.open, "resolv.conf", os.O_RDONLY, dir_fd=pin)))
+for flags in (os.O_RDONLY, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK, os.O_RDONLY | os.O_DIRECTORY, os.O_RDWR): note(str(flags), word(-errno_of(os.open, "/etc/resolv.conf", flags)))
+report()
+"""
+
+
+@pytest.mark.parametrize("resolver", ["none", "", "nameserver 127.0.0.53\n"])
+def test_p83_names_are_looked_up_where_this_machine_would(runner: support.Runner, resolver: str) -> None:
+    """Without resolv.conf, with an empty one, with systemd-resolved's: a server on this machine, asked by us alone."""
+    internet = Internet(runner, ZONE, SERVERS, resolver=resolver)
+    result = internet.supervise(python(runner, REACH + NO_FILE), options=("--quiet", "--allow-net", "api.test:80"))
+    found = notes(result)
+    missing = resolver == "none"
+    assert (found.pop("api.test"), found.pop("other.test")) == (PUBLIC, "EACCES")
+    assert found == {
+        "by another way": "ENOENT" if missing else "ok",
+        str(os.O_RDONLY): "ok",
+        str(os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK): "ok",
+        str(os.O_RDONLY | os.O_DIRECTORY): "ENOENT" if missing else "ENOTDIR",
+        str(os.O_RDWR): "ENOENT" if missing else "EACCES",
+    }
+    assert internet.saw("asked") == {"api.test"} and internet.saw("connected") == {f"{PUBLIC} 80"}
 
 
 BOMBS = """

@@ -38,6 +38,7 @@ class Internet:
         here: tuple[str, ...] = (),
         there: tuple[str, ...] = (),
         hosts: str = "",
+        resolver: str = "nameserver 127.0.0.1\nsearch search.test\noptions ndots:3\n",
     ) -> None:
         if os.geteuid() != 0:
             pytest.skip("a network namespace of its own needs root")
@@ -45,7 +46,15 @@ class Internet:
             pytest.skip("ip is missing (Debian package iproute2)")
         self._runner = runner
         self.log = runner.base / "internet.log"
-        world = {"zone": zone, "listen": listen, "here": here, "there": there, "hosts": hosts, "log": str(self.log)}
+        world = {
+            "zone": zone,
+            "listen": listen,
+            "here": here,
+            "there": there,
+            "hosts": hosts,
+            "resolver": resolver,
+            "log": str(self.log),
+        }
         words = ["unshare", "-n", "-m", "--", sys.executable, "-I", INTERNET, json.dumps(world), "--"]
         self._away = _Away(runner.identity, words)
 

@@ -2,10 +2,11 @@
 namespace (`unshare -n -m`).
 
 WORLD is JSON: `zone`, names and their addresses, or a list of such lists for one answer after the other; `listen`, the
-[address, port] of servers, which answer each connection with their address; `hosts`, more lines of /etc/hosts; `log`, a
-file: what was asked and who was connected, a line each. Public addresses are another machine's in there: one more
-network namespace at the other end of a cable, and so are those in `there`; those in `here` and all others are this
-machine's. The resolver, at 127.0.0.1, has no answer at all to names that begin with `silent.`.
+[address, port] of servers, which answer each connection with their address; `hosts`, more lines of /etc/hosts;
+`resolver`, the content of /etc/resolv.conf, or "none" where it is not there; `log`, a file: what was asked and who was
+connected, a line each. Public addresses are another machine's in there: one more network namespace at the other end of
+a cable, and so are those in `there`; those in `here` and all others are this machine's. The resolver, at 127.0.0.1 or
+at 127.0.0.53 where the file names that, has no answer at all to names that begin with `silent.`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def dns(world: dict[str, object], note) -> None:
     """Answer A and AAAA by UDP."""
     zone: dict[str, list[object]] = world["zone"]  # type: ignore[assignment]
     server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    server.bind(("127.0.0.1", 53))
+    server.bind(("127.0.0.53" if "127.0.0.53" in str(world["resolver"]) else "127.0.0.1", 53))
 
     def serve() -> None:
         turns: dict[str, int] = {}
@@ -140,10 +141,18 @@ def main() -> int:
     for address in sorted(here - {"127.0.0.1", "::1"}):
         subprocess.run(["ip", "addr", "add", address, "dev", "lo", *(["nodad"] if ":" in address else [])], check=True)
     with tempfile.NamedTemporaryFile("w") as conf, tempfile.NamedTemporaryFile("w") as hosts:
-        conf.write("nameserver 127.0.0.1\nsearch search.test\noptions ndots:3\n")
-        conf.flush()
-        os.chmod(conf.name, 0o644)
-        subprocess.run(["mount", "--bind", conf.name, "/etc/resolv.conf"], check=True)
+        if world["resolver"] == "none":
+            folder = tempfile.mkdtemp()
+            run(f"mount -t tmpfs none {folder}")
+            run(f"cp -a /etc/. {folder}")
+            os.unlink(f"{folder}/resolv.conf")
+            run(f"mount --move {folder} /etc")
+            os.rmdir(folder)
+        else:
+            conf.write(world["resolver"])
+            conf.flush()
+            os.chmod(conf.name, 0o644)
+            subprocess.run(["mount", "--bind", conf.name, "/etc/resolv.conf"], check=True)
         if world["hosts"]:
             with open("/etc/hosts") as real:
                 hosts.write(real.read() + world["hosts"])
