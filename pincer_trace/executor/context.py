@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from pincer_trace.executor.acceptance import Acceptance
     from pincer_trace.executor.blocking import BlockingCalls
+    from pincer_trace.executor.holders import Holders
     from pincer_trace.executor.identity import Identity
     from pincer_trace.executor.secrets import Secrets
     from pincer_trace.gateway.provenance import Provenance
@@ -39,9 +40,9 @@ class Context:
     """The stages. Handlers run on the receiving thread, one at a time: that is the mutation lock (P37)."""
 
     __slots__ = (
-        "acceptance", "authority", "before", "blocking", "domains", "host_files", "hosts", "identity", "listener",
-        "origin", "provenance", "reads", "resolver", "saves", "secrets", "staged", "tasks", "terminals", "views",
-        "wake",
+        "acceptance", "authority", "before", "blocking", "domains", "holders", "host_files", "hosts", "identity",
+        "listener", "origin", "provenance", "reads", "resolver", "saves", "secrets", "staged", "tasks", "terminals",
+        "views", "wake",
     )  # fmt: skip
 
     def __init__(
@@ -82,6 +83,12 @@ class Context:
         self.staged = Staged(self)
         self.saves = Saves(self)
         self.views = Views(self)
+        self.holders: Holders | None = None
+        if profile.sinks:
+            from pincer_trace.executor.holders import Holders
+
+            self.holders = Holders(self, profile)
+            authority.sunk = self.holders.read
 
     def _perform_read(self, task: Task, target: Target, judgement: Judgement) -> None:
         """A read that a person confirmed: it uses the grant, and is recorded by itself."""

@@ -135,8 +135,11 @@ class Opens:
                 target = Target(live_name(name, found), descriptor=pin, found=found)
                 if covers(held, flags):
                     return self._reopening.held(identity, task, pin, flags, found, target)
+                self._reopening.check_holder(task, READ, target, name)
                 self._judge_asked(task, READ, target, (task, dirfd, path))
                 judgement = c.reads.judge(task, target)
+                if judgement.rule is not None and judgement.rule.sink is not None:
+                    flags |= _CLOEXEC  # what a sink starts is none
                 if judgement.verdict == VIEW and kind == stat.S_IFREG:
                     c.views.open(identity, task, flags, target, judgement)
                     return ANSWERED
@@ -270,6 +273,8 @@ class Opens:
             if origin is not None:
                 self._judge_asked(task, READ, target, origin)
             judgement = c.reads.judge(task, target)
+            if judgement.rule is not None and judgement.rule.sink is not None:
+                flags |= _CLOEXEC
             if judgement.verdict == VIEW:
                 c.views.open(identity, task, flags, target, judgement)
                 return ANSWERED
@@ -277,6 +282,8 @@ class Opens:
             return self._reopening.again(identity, task, pin, flags, None, found)
         raw = c.resolver.path_of(pin, origin)
         if is_memory(raw, found):
+            if not covers(held, flags):
+                self._reopening.check_holder(task, WRITE, Target(raw, descriptor=pin, found=found), raw)
             return self._reopening.again(identity, task, pin, flags, None, found)
         target = Target(live_name(raw, found), parent=parent, name=name, descriptor=pin, found=found)
         target.marked = raw.endswith(MARK)
@@ -303,6 +310,8 @@ class Opens:
             return ANSWERED
         if flags & os.O_ACCMODE != os.O_WRONLY:
             judged.append(c.authority.demand(task, READ, target))
+        if c.holders is not None:
+            c.holders.writes(task, target, pin)
         sequence = commit(c, task, effect, target, judged, flags=flags)
         if c.before.watched:
             c.before.keep(sequence, target)
@@ -438,6 +447,8 @@ class Opens:
             with Outcome(c, sequence) as outcome:
                 opened = c.domains.perform(lambda: os.open(name, wanted, mode, dir_fd=parent))
                 try:
+                    if c.holders is not None:
+                        c.holders.writes(task, target, opened)
                     outcome.saw(c.provenance.note_descriptor(opened, parent))
                     there = place(c, identity, opened, flags)
                 except BaseException:
@@ -467,6 +478,8 @@ class Opens:
             with Outcome(c, sequence):
                 opened = c.domains.perform(lambda: os.open(b".", flags & ~os.O_NOFOLLOW | OURS, mode, dir_fd=pin))
                 try:
+                    if c.holders is not None:
+                        c.holders.writes(task, target, opened)
                     there = place(c, identity, opened, flags)
                     c.provenance.note_nameless(opened)
                 finally:

@@ -64,6 +64,8 @@ class Reopening:
         elif kind == stat.S_IFCHR and os.major(found.st_rdev) in _PTS_MAJORS:
             self._check_terminal(task, target, found.st_rdev, WRITE if writes else READ)
         nameless = not path.startswith(b"/") or is_memory(path, found)  # pipes and the like of the tree's own
+        if nameless:
+            self.check_holder(task, WRITE if writes else READ, target, path)
         if nameless or (kind == stat.S_IFCHR and found.st_rdev in HARMLESS_DEVICES):
             sequence = None
         elif writes:
@@ -78,6 +80,13 @@ class Reopening:
         if kind == stat.S_IFCHR and not flags & os.O_NONBLOCK and not _never_waits(found.st_rdev):
             return self._wait(identity, task, pin, flags & ~WALK, sequence)
         return self.again(identity, task, pin, flags, sequence, found)
+
+    def check_holder(self, task: Task, effect: str, target: Target, path: bytes) -> None:
+        """Of a pipe or a memory that the caller does not hold. Raises Denied where a sink's secret may be in it."""
+        c = self._c
+        if c.holders is not None and target.found is not None and c.holders.hides(path, target.found):
+            reason = "a sink has read a secret, and may have it in here: who has a descriptor of it may open it again"
+            c.authority.forbid(task, effect, target, reason)
 
     def _wait(self, identity: int, task: Task, pin: int, flags: int, sequence: int | None) -> object:
         """Open it in the background, which also writes the outcome."""

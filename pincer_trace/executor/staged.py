@@ -134,6 +134,9 @@ class Staged:
         parent, name = target.parent, target.name
         effect = CREATE if target.found is None else TRUNCATE
         c.domains.check_writing(parent, name, exists=target.found is not None)
+        if c.holders is not None and c.holders.holds(task):
+            reason = "it has read a secret as a sink, and what is judged by its content is copied"
+            c.authority.forbid(task, effect, target, reason)
         if len(self.pending) >= _PENDING:
             c.authority.forbid(task, effect, target, "too many files wait for being judged by their content")
         mask = c.identity.take_mask(c.tasks, task)

@@ -41,6 +41,7 @@ _OPENING = 10  # entries that a directory counts for
 _DEPTH = 3  # directories below it, where all that is below is secret
 _LINKS = 256  # of those links that are remembered
 _SECRETS = 16_384  # objects that were met by a protected name
+_COPIES = 65_536  # objects that hold what was read as a sink
 
 
 class TooMany(Exception):
@@ -57,6 +58,7 @@ class Aliases:
         self._known: dict[str, dict[tuple[int, int], bytes] | None] = {}
         self._looked = 0
         self._secrets: dict[tuple[int, int], tuple[bytes, bytes]] = {}  # of objects: identity, protected name
+        self._copies: dict[tuple[int, int], tuple[bytes, tuple[bytes, ...]]] = {}
 
     def note_secret(self, target: Target, name: bytes) -> bool:
         """An object is read as a view by the protected `name`: from now on it is, whatever it is called. New or not."""
@@ -74,9 +76,33 @@ class Aliases:
         remember(self._secrets, key, (identity, name), _SECRETS)
         return True
 
+    def note_copy(self, identity: bytes, found: os.stat_result, names: tuple[bytes, ...]) -> None:
+        """What is written to an object comes from who has read these secrets in full. Raises TooMany: then nothing may
+        be written there.
+        """
+        key = found.st_dev, found.st_ino
+        known = self._copies.get(key)
+        if known is not None and known[0] == identity:
+            names = tuple(dict.fromkeys((*known[1], *names)))
+        elif known is None and len(self._copies) >= _COPIES:
+            raise TooMany
+        self._copies[key] = identity, names
+
+    def copied_from(self, target: Target) -> tuple[bytes, ...]:
+        """The secrets that may be in exactly this object, since a sink wrote it."""
+        found = target.found
+        known = self._copies.get((found.st_dev, found.st_ino)) if found is not None and self._copies else None
+        if known is None:
+            return ()
+        try:
+            return known[1] if _identity(target) == known[0] else ()
+        except OSError:
+            return known[1]  # in doubt it is that one
+
     def is_secret(self, found: os.stat_result) -> bool:
-        """Whether this may be such an object."""
-        return (found.st_dev, found.st_ino) in self._secrets
+        """Whether this may be such an object, or one that a sink wrote."""
+        key = found.st_dev, found.st_ino
+        return key in self._secrets or key in self._copies
 
     def secret_name(self, target: Target) -> bytes | None:
         """The protected name by which exactly this object was met, if any."""

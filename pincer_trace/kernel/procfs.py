@@ -75,6 +75,19 @@ class Stat:
         self.processor = int(fields[36])
 
 
+def image(tid: int) -> tuple[int, ...]:
+    """What tells a started program from every other: its file, and where the kernel laid it out, by chance. Forks and
+    threads have the same. Raises OSError when the task is gone, ValueError where that cannot be seen.
+    """
+    program = os.stat(b"/proc/%d/exe" % tid)
+    text = read(f"/proc/{tid}/stat")
+    fields = text[text.rindex(b")") + 2 :].split()
+    placed = tuple(int(fields[number]) for number in (23, 25, 45, 47))  # code, stack, arguments, environment
+    if not all(placed):
+        raise ValueError("an image that we may not look at")
+    return program.st_dev, program.st_ino, *placed
+
+
 def stat(tid: int) -> Stat:
     """Raises OSError when the task is gone."""
     return Stat(read(f"/proc/{tid}/stat"))

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     # digest of settings, rows, brokers and sinks, brokers, sinks
     Compiled = tuple[str, Chosen, list[Row], list[tuple[str, str, bytes]], bytes, list[Brokered], list[Sinking]]
 
-FORMAT = 10
+FORMAT = 11
 PLACEHOLDERS = (
     "workspace", "git_common", "home", "homes", "cache", "config", "data", "tmp", "state", "path_dirs",
     "self", "interpreter", "command",

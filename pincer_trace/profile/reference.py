@@ -71,6 +71,8 @@ _KEYS: dict[object, dict[str, str]] = {
         "reason": "Why, for whom it concerns: it is recorded and shown.",
         "options": "Regular expressions for what may stand in front, in any order: a word that begins with `-`, or "
         "with a space between, such a word and its value.",
+        "outputs": "Patterns of files in which it puts nothing of a secret: signatures, say. Everything else that it "
+        "writes once it has read one is protected as that is.",
     },
 }
 _WHEN = {

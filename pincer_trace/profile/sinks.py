@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     Expansions = Mapping[str, Sequence[tuple[bytes, Components]]]
     Patterns = tuple[tuple[str, bytes, Components], ...]
-    # (name, options, operands), exe patterns, path patterns, reason, file:line
-    Sinking = tuple[tuple[str, tuple[str, ...], tuple[str, ...]], Patterns, Patterns, str, str]
+    # (name, options, operands), exe patterns, path patterns, output patterns, reason, file:line
+    Sinking = tuple[tuple[str, tuple[str, ...], tuple[str, ...]], Patterns, Patterns, Patterns, str, str]
 
 _READ = frozenset({READ})
 _MEMORY_REASON = "the profile has sinks, whose memory holds secrets"
@@ -34,13 +34,17 @@ _ENDINGS = (b"_ASKPASS",)
 
 class Sink:
     """How it is started: `options` in any order, each a regular expression for a word that begins with `-`, or two of
-    them, for the word and its value; then exactly the `operands`.
+    them, for the word and its value; then exactly the `operands`. `outputs` are patterns of the files in which it puts
+    nothing of a secret.
     """
 
-    __slots__ = ("name", "operands", "options")
+    __slots__ = ("name", "operands", "options", "outputs")
 
-    def __init__(self, name: str, options: Sequence[str], operands: Sequence[str]) -> None:
+    def __init__(
+        self, name: str, options: Sequence[str], operands: Sequence[str], outputs: Sequence[Components] = ()
+    ) -> None:
         self.name = name
+        self.outputs = outputs
         self.options = [tuple(each.encode() for each in option.split(" ", 1)) for option in options]
         self.operands = [each.encode() for each in operands]
 
@@ -58,6 +62,10 @@ class Sink:
         rest = words[at:]
         return len(rest) == len(self.operands) and all(map(re.fullmatch, self.operands, rest))
 
+    def puts_out(self, path: bytes) -> bool:
+        """Whether what it writes there is nothing of what it reads."""
+        return any(globs.matches(components, path) for components in self.outputs)
+
 
 def misleading(environment: Sequence[bytes]) -> bytes:
     """The first variable of these (`NAME=VALUE`) with which no program is a sink; empty for none."""
@@ -71,8 +79,8 @@ def misleading(environment: Sequence[bytes]) -> bytes:
 def rules(sinkings: Iterable[Sinking], expansions: Expansions) -> Iterator[Rule]:
     """Each sink may read its paths, whatever protects them; and while there is one, nobody reads a process's memory."""
     found = False
-    for parts, programs, paths, reason, source in sinkings:
-        sink, found = Sink(*parts), True
+    for parts, programs, paths, outputs, reason, source in sinkings:
+        sink, found = Sink(*parts, [components for _, components in _expanded(outputs, expansions)]), True
         for exe, exe_components in _expanded(programs, expansions):
             for pattern, components in _expanded(paths, expansions):
                 yield Rule(

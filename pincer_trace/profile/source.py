@@ -76,6 +76,7 @@ class SinkTable(msgspec.Struct, forbid_unknown_fields=True):
     operands: list[str]
     reason: str
     options: list[str] = []
+    outputs: list[str] | None = None
 
 
 class SettingsTable(msgspec.Struct, forbid_unknown_fields=True):
@@ -363,7 +364,7 @@ def _sink(path: str, lines: Lines, index: int, table: SinkTable) -> Sinking:
     secrets = _patterns("paths", table.paths or None, wrong)  # none: there is no such sink
     source = f"{loading.label(path)}:{lines.of_table('sink', index)}"
     parts = table.name, tuple(table.options), tuple(table.operands)
-    return parts, exes, secrets, table.reason, source
+    return parts, exes, secrets, _patterns("outputs", table.outputs, wrong), table.reason, source
 
 
 def _wrong_in(path: str, lines: Lines, table: str, index: int, key: str, message: str) -> UserError:

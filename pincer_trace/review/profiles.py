@@ -199,7 +199,7 @@ def _labelled(profile: Profile) -> set[str]:
     for broker in profile.brokers:
         found.add(f"broker {broker.name} to {paths.display(broker.upstream)}")
     for sink in profile.sinks:
-        found.add(f"sink {sink.name}: {paths.display(repr((sink.options, sink.operands)), 5000)}")
+        found.add(f"sink {sink.name}: {paths.display(repr((sink.options, sink.operands, sink.outputs)), 5000)}")
     return found
 
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pincer_trace.ledger.writer import Votes
     from pincer_trace.profile import Profile
     from pincer_trace.profile.model import Rule
+    from pincer_trace.profile.sinks import Sink
     from pincer_trace.twin.artifact import Keys, Share
     from pincer_trace.twin.confirmation import Confirmation
     from pincer_trace.twin.facts import Row
@@ -165,6 +166,7 @@ class Authority:
         self.announce: Callable[[int, str, bytes, str], None] = _nobody  # record, effect, path, reason of a new denial
         self.intent: Intent | None = None  # the model that is asked too
         self.met: Callable[[], None] = _nothing  # something turned out to be read as a view
+        self.sunk: Callable[[Task, Target, bytes, Sink], None] = _used  # who is about to read as a sink, of what name
         self._notification = 0
         self._begun = True  # something was judged for this call, which must be forgotten with the next
         self._expected: dict[Rule, int] = {}  # how many refusals by a rule were
@@ -216,7 +218,10 @@ class Authority:
         right = self.right.judge(task, claim, target, witness)
         judgement = Judgement(claim, target, left, right, self.right.asked)
         if judgement.verdict == VIEW and self._aliases.secret_name(target) is None:
-            self._note_secret(target, self._secret_name(judgement))
+            self._note_secret(target, self._secret_name(judgement, (VIEW,)))
+        rule = judgement.rule
+        if rule is not None and rule.sink is not None and judgement.verdict == ALLOW:
+            self.sunk(task, target, self._secret_name(judgement, (VIEW, CONFIRM, DENY)), rule.sink)
         return judgement
 
     def _note_secret(self, target: Target, name: bytes) -> None:
@@ -224,12 +229,16 @@ class Authority:
         if self._aliases.note_secret(target, name):
             self.met()
 
-    def _secret_name(self, judgement: Judgement) -> bytes:
-        """By which of its names the object is read as a view."""
+    def note_copy(self, identity: bytes, found: os.stat_result, names: tuple[bytes, ...]) -> None:
+        """From now on this object is protected as these secrets are. Raises TooMany."""
+        self._aliases.note_copy(identity, found, names)
+
+    def _secret_name(self, judgement: Judgement, verdicts: Sequence[str]) -> bytes:
+        """By which of its names the object is protected so."""
         path = judgement.target.path
         also = [os.fsencode(str(row[1])) for row in judgement.asked if row[0] == ALSO]
         for name in (path, *also, *self._aliases.protected_places(path)):
-            if self._profile.judge(READ, name, AnyProgram()).verdict == VIEW:
+            if self._profile.judge(READ, name, AnyProgram()).verdict in verdicts:
                 return name
         return path
 
@@ -523,6 +532,10 @@ class Authority:
 
 def _confirmed(decision: Decision) -> Decision:
     return Decision(CONFIRM, decision.rule, f"{decision.reason}, and it is read as a view only")
+
+
+def _used(_task: Task, _target: Target, _name: bytes, _sink: Sink) -> None:
+    """Where nobody keeps what sinks have read."""
 
 
 def _nothing() -> None:

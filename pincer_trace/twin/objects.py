@@ -16,8 +16,9 @@ from pincer_trace.gateway.repositories import Entry, Repositories, arriving_cont
 from pincer_trace.gateway.resolve import join, live_name, look
 from pincer_trace.kernel import libc
 from pincer_trace.paths import display
-from pincer_trace.profile import ALLOW, CONFIRM, DENY, Decision, Facts
+from pincer_trace.profile import ALLOW, CONFIRM, DENY, VIEW, Decision, Facts
 from pincer_trace.profile.gitconfig import changed_keys
+from pincer_trace.profile.model import SINK, STRICTNESS
 from pincer_trace.twin.artifact import RIGHT
 from pincer_trace.twin.evaluator import Evaluator, mismatch
 from pincer_trace.twin.facts import Recording
@@ -197,6 +198,18 @@ class EffectFacts(Facts):
         return self._executable if self._profile.is_closed(self._executable) else b""
 
 
+class _OfCopy(EffectFacts):
+    """Of what a sink wrote: that the tree made the file lifts nothing from what is in it."""
+
+    __slots__ = ()
+
+    def created_by_tree(self, below: bytes) -> bool:
+        return False
+
+    def directory_created_by_tree(self, directory: bytes, below: bytes) -> bool:
+        return False
+
+
 class ObjectEvaluator(Evaluator):
     """`name_of` tells the path of a pinned directory."""
 
@@ -286,6 +299,9 @@ class ObjectEvaluator(Evaluator):
         if decision is None:
             decision = profile.judge(effect, path, self._recording(task, effect, target, witness))
         found = claim.found
+        copied = self._aliases.copied_from(target) if effect == READ else ()
+        if copied:
+            decision = self._of_copy(task, path, copied, target)
         if found is not None and found.st_nlink > 1 and self.is_old(target):
             try:
                 name = self._aliases.protected_name(found, effect)
@@ -301,6 +317,23 @@ class ObjectEvaluator(Evaluator):
         places = self._aliases.protected_places(path)
         for place in places:
             decision = self._stricter(task, decision, effect, place, target, witness)
+        return decision
+
+    def _of_copy(self, task: Task, path: bytes, names: tuple[bytes, ...], target: Target) -> Decision:
+        """The decision on reading what a sink wrote that had read the secrets `names`. A view of it is given by its own
+        name alone: what it holds is not of the format of those.
+        """
+        own = _OfCopy(self._profile, self._provenance, target, task.executable, READ, task=task.tid)
+        facts = Recording(own)
+        decision = self._profile.judge(READ, path, facts)
+        for name in names:
+            facts.also(name)
+            other = self._profile.judge(READ, name, facts)
+            verdict = CONFIRM if other.verdict == VIEW != decision.verdict else other.verdict
+            if STRICTNESS[verdict] > STRICTNESS[decision.verdict]:
+                reason = f"it was written by a program that has read {display(name, 200)}: {other.reason}"
+                decision = Decision(verdict, other.rule, reason)
+        self.asked = facts.rows
         return decision
 
     def facts(self, task: Task | None, effect: str, target: Target, witness: Witness | None = None) -> EffectFacts:
@@ -338,7 +371,7 @@ class ObjectEvaluator(Evaluator):
         facts.also(name)
         other = self._profile.judge(effect, name, facts)
         if other.verdict == ALLOW:
-            return decision
+            return other if other.rule is not None and other.rule.when == SINK else decision
         return Decision(other.verdict, other.rule, f"it is also {display(name, 200)}: {other.reason}")
 
     def is_old(self, target: Target) -> bool:
