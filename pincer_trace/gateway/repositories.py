@@ -3,8 +3,8 @@
 git opens every folder that an index calls a submodule, with the configuration and the hooks that it finds by way of
 `.git`; and any folder with HEAD, objects and refs is a repository to it. Who made the folder says nothing then: so
 these files are judged by content in every folder that has a HEAD, and a HEAD that comes later judges what is there by
-then. Below `.git`, and in a folder named `*.git` or `.bare`, they are judged without one: another repository may take
-them from there (`commondir`).
+then. They are judged without one below `.git`, in a folder named `*.git` or `.bare`, and where a linked work tree takes
+them from (`commondir`).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ CONFIGURATIONS = (b"config", b"config.worktree")
 QUIET_HOOKS = (b"post-index-change", b"reference-transaction")
 UNKNOWN = "what it brings is not known"
 _HOOKS = 1000  # entries of a hooks folder that are looked at
+_WORK_TREES = 1000  # entries of `worktrees`; a folder with more of them is a repository
 ABSENT = -2
 _O_PATH = os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY
 
@@ -156,21 +157,18 @@ class Repositories:
         return inside is not None and (inside + b"/").startswith(b"logs/")
 
     def _has_head(self, entry: Entry, levels: int) -> bool:
-        """Whether a HEAD lies in the directory that holds the entry, or one level above.
+        """Whether a HEAD lies in the directory that holds the entry, or one level above; or linked work trees do.
 
         Raises OSError. What moves as `hooks` has another directory above it by now.
         """
         if levels:
             above = os.path.dirname(os.path.dirname(entry.target.path))
-            if os.path.lexists(above + b"/HEAD"):
+            if os.path.lexists(above + b"/HEAD") or _has_linked(-1, above):
                 return True
         if entry.parent < 0:
             return entry.parent != ABSENT
-        try:
-            os.stat(b"../HEAD" if levels else b"HEAD", dir_fd=entry.parent, follow_symlinks=False)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        return True
+        place = b".." if levels else b"."
+        return look(entry.parent, place + b"/HEAD") is not None or _has_linked(entry.parent, place)
 
     # -- what ------------------------------------------------------------------------------------------------
 
@@ -224,12 +222,19 @@ class Repositories:
         return "a hook that is none of the user's own template"
 
     def _of_common(self, entry: Entry, directory: bytes, kind: int) -> str:
-        """`commondir`: only as git writes it, in a linked work tree of a repository that is judged by its name."""
+        """`commondir`: only as git writes it, in a linked work tree of a repository that is judged by now, and will be.
+
+        What moves with a directory has another one above it by then.
+        """
         above, _, folder = os.path.dirname(directory).rpartition(b"/")
         content = entry.content() if stat.S_ISREG(kind) else None
         right = entry.hopeful or (content is not None and content.rstrip(b"\n") == b"../..")
-        if right and folder == b"worktrees" and self._is_named(above):
-            return ""
+        if right and folder == b"worktrees":
+            if self._is_named(above):
+                return ""
+            there = None if entry.arrives or entry.parent < 0 else look(entry.parent, b"../../HEAD")
+            if there is not None and stat.S_ISREG(there.st_mode):
+                return ""
         return "it leads to another repository than the one that it lies in"
 
     def _of_configuration(self, entry: Entry, directory: bytes, kind: int) -> str:
@@ -288,6 +293,25 @@ class Repositories:
             if not (self._common and inside) and not absent and not entry.is_own(real):
                 return "it leads to a repository that this session did not make"
         return ""
+
+
+def _has_linked(parent: int, place: bytes) -> bool:
+    """Whether a linked work tree takes its settings from that directory, relative to `parent`. Raises OSError."""
+    try:
+        directory = os.open(
+            place + b"/worktrees", os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY, dir_fd=None if parent < 0 else parent
+        )
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    try:
+        with os.scandir(directory) as entries:
+            return any(
+                count == _WORK_TREES
+                or (entry.is_dir() and look(directory, os.fsencode(entry.name) + b"/commondir") is not None)
+                for count, entry in enumerate(entries)
+            )
+    finally:
+        os.close(directory)
 
 
 def _is_reference(content: bytes | None) -> bool:

@@ -155,7 +155,26 @@ def test_commondir_is_what_git_writes(ask):
     assert ask("x/.git/commondir", b"../..\n")
     head("r/worktrees/n")
     assert ask("r/worktrees/n/commondir", b"../..\n")  # whose configuration is free while it has no HEAD
+    head("r")
+    assert ask("r/worktrees/n/commondir", b"../..\n") == ask("r/worktrees/n/commondir", True) == ""
+    assert ask("r/worktrees/n/commondir", b"../../x\n")
     assert ask("y/worktrees/n/commondir", b"anything") == ""
+
+
+def test_what_a_linked_work_tree_takes_its_files_from_is_judged_without_head(ask, work):
+    assert ask("r/config", EVIL) == ask("r/hooks/post-checkout", b"x") == ""
+    head("r/worktrees/n")
+    (work / "r/worktrees/a").touch()
+    assert ask("r/config", EVIL) == ask("r/hooks/post-checkout", b"x") == ""
+    (work / "r/worktrees/n/commondir").write_bytes(b"../..\n")
+    assert "core.fsmonitor" in ask("r/config", EVIL)
+    assert ask("r/hooks/post-checkout", b"x") and ask("r/commondir", b"../x\n")
+    assert ask("r/config", GOOD) == ""
+    assert ask("x/config", EVIL) == ""
+    (work / "x/worktrees").mkdir()
+    for number in range(1001):
+        (work / f"x/worktrees/{number}").mkdir()
+    assert ask("x/config", EVIL)
 
 
 def test_the_work_tree_of_a_submodule_lies_beside_its_repository(ask):

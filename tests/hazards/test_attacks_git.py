@@ -235,6 +235,20 @@ mv a a2
 git -C a2/r status
 rm -rf t3 x t4 top
 """,
+    "linked work trees of a bare repository": r"""
+for name in plain r.git .bare; do
+git clone -q --bare src $name
+git -C $name worktree add -q -b one ../one_$name
+cd one_$name
+git commit -q --allow-empty -m y
+git config user.name x
+git worktree add -q ../two_$name
+git worktree move ../two_$name ../three_$name
+cd ..
+git -C three_$name status -s
+git -C $name worktree remove ../three_$name
+done
+""",
     "shutil": r"""
 git clone -q src top
 git -C top submodule --quiet add ../src mod
