@@ -298,6 +298,28 @@ def test_p86_repositories_of_the_session_work(runner: support.Runner, what: str,
     assert not result.denied(), result.denied()
 
 
+def test_p86_bare_repositories_of_the_user_have_linked_work_trees(runner: support.Runner) -> None:
+    """Of any name, with branches that change in their work trees, which lie beside them."""
+    give(runner, runner.home / ".gitconfig", SETTINGS)
+    lines = """
+git init -q src; (cd src; git commit -q --allow-empty -m 1; git branch -m main)
+for name in .bare plain; do git clone -q --bare src $name; git -C $name worktree add -q ../of_$name main; done
+"""
+    assert runner.native(["sh", "-ec", lines]).status == 0
+    lines = """
+for name in .bare plain; do
+git -C $name worktree add -q -b new ../new_$name
+cd of_$name
+git checkout -q -b other; git commit -q --allow-empty -m 2; git checkout -q --detach; git rebase -q other
+git gc -q; git reflog expire --all
+cd ..
+git -C $name worktree remove ../new_$name
+done
+"""
+    result = runner.supervise(["sh", "-ec", lines])
+    assert result.status == 0 and not result.denied(), (result, result.denied())
+
+
 def test_p86_the_repository_of_the_work_tree_takes_part(runner: support.Runner) -> None:
     """Work trees and submodules of the user's own repository, one of them with its folder and its parts from before."""
     prepare(runner)
