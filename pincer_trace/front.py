@@ -80,9 +80,11 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
         wiring = agents.wire(command, options.command, directory)
         given = environ.for_worker(os.environb, profile, options.confirm, options.pass_env)
         given.environment[b"PINCER_DENIALS"] = os.fsencode(os.path.join(directory, paths.DENIALS_FILE))
+        arguments = wiring.arguments
         for desk in desks:
             desk.fit(given)
-        plan = _plan(options, command, cache, wiring.arguments, given.environment, profile)
+            arguments = desk.arguments(arguments)
+        plan = _plan(options, command, cache, arguments, given.environment, profile)
         companion = _companion(options, profile)  # before there is anything that it must not hold
         for desk in desks:
             desk.start(outlives=options.leftover == "keep")

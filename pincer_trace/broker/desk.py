@@ -60,12 +60,16 @@ class Desk:
         self.said.append(
             f"{names}: kept by the broker {broker.name}, which uses it for {display(upstream.url)} alone{plain}"
         )
+        if opened.arguments:
+            self.said.append(f"added to the command, for that broker: {display(' '.join(opened.arguments))}")
         return opened.port
 
     def fit(self, given: Given) -> None:
         """Give the worker its handles, and the way to the broker."""
         environment = given.environment
         for opened in self._opened:
+            if opened.broker.arguments:
+                environment.pop(os.fsencode(opened.broker.base_url), None)
             environment |= opened.replaced
         given.credentials = [name for name in given.credentials if os.fsencode(name) not in environment]
         if self._opened and any(environment.get(name) for name in _PROXIES):
@@ -93,6 +97,11 @@ class Desk:
             opened.listener.close()
         for each in self._started:
             each.end()
+
+    def arguments(self, given: list[str]) -> list[str]:
+        """The command with what tells it of a broker that no variable does, in front of its own arguments."""
+        told = [word for opened in self._opened for word in opened.arguments]
+        return [given[0], *told, *given[1:]]
 
     @property
     def ports(self) -> dict[str, int]:
@@ -132,7 +141,10 @@ class _Opened:
         handles = {name: (HANDLE % os.urandom(16).hex()).encode() for name in keys}
         self._by_handle = {handles[name]: keys[name] for name in keys}
         url = f"http://{_HOST}:{self.port}".encode()
-        self.replaced = {os.fsencode(broker.base_url): url} | {os.fsencode(name): handles[name] for name in keys}
+        self.replaced = {os.fsencode(name): handles[name] for name in keys}
+        if not broker.arguments:
+            self.replaced[os.fsencode(broker.base_url)] = url
+        self.arguments = [word.replace("{base_url}", url.decode()) for word in broker.arguments]
 
     def start(self, *, outlives: bool) -> companion.Companion:
         """Raises OSError."""

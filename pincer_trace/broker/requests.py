@@ -18,7 +18,8 @@ _HOP_BY_HOP = frozenset(
     (b"connection", b"keep-alive", b"proxy-connection", b"proxy-authenticate", b"proxy-authorization", b"te",
      b"trailer", b"transfer-encoding", b"upgrade")
 )  # fmt: skip
-_CREDENTIALS = (b"x-api-key", b"authorization")
+_CREDENTIALS = (b"x-api-key", b"x-goog-api-key", b"authorization")
+_IN_QUERIES = frozenset((b"key", b"access_token", b"oauth_token"))  # where some APIs take a credential, too
 _BEARER = b"bearer "
 _SECRET = 16  # bytes
 # Half of an answer could be half of a key, which nothing finds in it. Nobody has to answer in ranges. RFC 9110, 14.2
@@ -80,8 +81,12 @@ class Admission:
             raise Refused(400, "invalid_request_error", "the broker relays to its one upstream: the target is a path")
         if [value.lower() for name, value in given if name == b"host"] not in [[each] for each in self._names]:
             raise Refused(421, "invalid_request_error", "this is the broker's address, and the request names another")
+        if (b"upgrade", b"websocket") in ((name, value.lower()) for name, value in given):
+            raise Refused(426, "invalid_request_error", "the broker relays HTTP, and no WebSocket")
         if {b"content-length", b"transfer-encoding"} <= {name for name, _ in given}:
             raise Refused(400, "invalid_request_error", "a body has one length: Content-Length or chunked")
+        if _IN_QUERIES & _names_in_query(target):
+            raise Refused(401, "authentication_error", _NO_HANDLE)
         out: Headers = [(b"host", self._authority), (b"accept-encoding", b"identity")]
         shown = 0
         for name, value in _end_to_end(given, dropped=(b"host", b"accept-encoding", *_RANGES)):
@@ -108,7 +113,7 @@ class Admission:
         return before + key
 
 
-_NO_HANDLE = "a request by this broker shows the handle that the run was given in the place of the key"
+_NO_HANDLE = "a request by this broker shows the handle that the run was given in a header, in the place of the key"
 _WRONG_HANDLE = (
     "this is not the handle of this run. A login or a key of the program's own does not pass here: start pincer-trace "
     "without the key's variable, and there is no broker"
@@ -142,6 +147,11 @@ def _end_to_end(headers: Headers, dropped: Sequence[bytes]) -> Headers:
     named = {part.strip().lower() for name, value in headers if name == b"connection" for part in value.split(b",")}
     left_out = _HOP_BY_HOP | named | set(dropped)
     return [(name, value) for name, value in headers if name not in left_out]
+
+
+def _names_in_query(target: bytes) -> set[bytes]:
+    query = target.partition(b"?")[2].replace(b";", b"&")
+    return {unquote_to_bytes(each.partition(b"=")[0].replace(b"+", b" ")).strip().lower() for each in query.split(b"&")}
 
 
 def _is_plain(target: bytes) -> bool:

@@ -70,8 +70,8 @@ class HostFiles:
         return sealed("resolv.conf", resolver(b""))
 
     def _with_named(self, content: bytes) -> bytes:
-        """The file with names in the place of addresses, and with the names that the profile allows besides: for
-        libraries that ask no server by TCP (musl).
+        """The file with names in the place of addresses, and with the names that the profile allows, or expects to
+        refuse, besides: for libraries that ask no server by TCP (musl).
         """
         from pincer_trace.gateway import hostsfile
 
@@ -79,7 +79,7 @@ class HostFiles:
         named = dict.fromkeys(
             name
             for rule in self._profile.rules
-            if rule.verdict == ALLOW and CONNECT in rule.effects and rule.pattern.startswith(b"//")
+            if (rule.verdict == ALLOW or rule.expected) and CONNECT in rule.effects and rule.pattern.startswith(b"//")
             and (name := inet.host_name(rule.pattern[2:].rpartition(b":")[0])) and name not in known
         )  # fmt: skip
         lines = [

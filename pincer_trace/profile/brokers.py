@@ -12,20 +12,28 @@ if TYPE_CHECKING:
 class Broker:
     """Which variables hold keys that stay with the supervisor, and for which upstream.
 
-    `base_url` is the variable by which the worker finds the broker. `file` holds the key of the first variable where
-    that is not set; it is closed to the worker.
+    `base_url` is the variable by which the worker finds the broker; with `arguments` it is told by these instead.
+    `file` holds the key of the first variable where that is not set; it is closed to the worker.
     """
 
-    __slots__ = ("base_url", "file", "name", "source", "upstream", "variables")
+    __slots__ = ("arguments", "base_url", "file", "name", "source", "upstream", "variables")
 
     def __init__(
-        self, name: str, upstream: str, base_url: str, variables: tuple[str, ...], file: str, source: str
+        self,
+        name: str,
+        upstream: str,
+        base_url: str,
+        variables: tuple[str, ...],
+        file: str,
+        arguments: tuple[str, ...],
+        source: str,
     ) -> None:
         self.name = name
         self.upstream = upstream
         self.base_url = base_url
         self.variables = variables
         self.file = file
+        self.arguments = arguments
         self.source = source
 
     @property

@@ -38,8 +38,9 @@ if TYPE_CHECKING:
     Passed = tuple[tuple[str, ...], tuple[tuple[str, bytes, Components], ...]]
     # floor, hold, udp, mode, view, variables that are passed
     Chosen = tuple[str, float, str, str, str, tuple[Passed, ...]]
-    # (name, upstream, base URL's variable, variables of keys, file), commands, file:line
-    Brokered = tuple[tuple[str, str, str, tuple[str, ...], str], tuple[tuple[str, bytes, Components], ...], str]
+    # (name, upstream, base URL's variable, variables of keys, file, arguments), commands, file:line
+    Kept = tuple[str, str, str, tuple[str, ...], str, tuple[str, ...]]
+    Brokered = tuple[Kept, tuple[tuple[str, bytes, Components], ...], str]
     # description, settings, rows, [(extends value, the file that says so, digest of the file found)],
     # digest of settings, rows, brokers and sinks, brokers, sinks
     Compiled = tuple[str, Chosen, list[Row], list[tuple[str, str, bytes]], bytes, list[Brokered], list[Sinking]]

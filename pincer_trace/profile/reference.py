@@ -61,6 +61,8 @@ _KEYS: dict[object, dict[str, str]] = {
         "base_url": "The variable in which the command finds the broker.",
         "variables": "The variables that hold the key for us, and a handle for the command.",
         "file": "A file that holds the key of the first variable where that is not set.",
+        "arguments": "For a program that reads no such variable: put in front of its arguments, with the address of "
+        "the broker for `{base_url}`. The variable `base_url` then only tells us of another upstream.",
         "command": "Only in runs that were started with these executables.",
     },
     source.SinkTable: {

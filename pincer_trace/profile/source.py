@@ -62,6 +62,7 @@ class BrokerTable(msgspec.Struct, forbid_unknown_fields=True):
     base_url: str
     variables: list[str]
     file: str = ""
+    arguments: list[str] = []
     command: list[str] | None = None
 
 
@@ -342,9 +343,14 @@ def _broker(path: str, lines: Lines, index: int, table: BrokerTable) -> Brokered
         raise wrong("base_url", "it holds no key: 'variables' must not name it")
     if table.file and not table.file.startswith(("/", "~/")):
         raise wrong("file", "an absolute path, or one that begins with ~/")
+    if table.arguments and sum(argument.count("{base_url}") for argument in table.arguments) != 1:
+        raise wrong("arguments", "'{base_url}' stands once in them, for where the broker is")
+    if table.arguments and table.command is None:
+        raise wrong("arguments", "only with 'command': other programs do not know them")
     source = f"{loading.label(path)}:{lines.of_table('broker', index)}"
     commands = _patterns("command", table.command, wrong)
-    return (table.name, table.upstream, table.base_url, tuple(table.variables), table.file), commands, source
+    kept = table.name, table.upstream, table.base_url, tuple(table.variables), table.file, tuple(table.arguments)
+    return kept, commands, source
 
 
 def _sink(path: str, lines: Lines, index: int, table: SinkTable) -> Sinking:

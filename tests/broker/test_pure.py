@@ -56,6 +56,7 @@ def admitted(
     ("given", "sent"),
     [
         ([(b"x-api-key", b"handle")], [(b"x-api-key", b"a-real-key-of-some-length")]),
+        ([(b"x-goog-api-key", b"handle")], [(b"x-goog-api-key", b"a-real-key-of-some-length")]),
         ([(b"authorization", b"Bearer other")], [(b"authorization", b"Bearer another-real-key-xyz")]),
         ([(b"authorization", b"bearer  handle ")], [(b"authorization", b"Bearer a-real-key-of-some-length")]),
         (
@@ -91,6 +92,11 @@ def test_a_handle_becomes_its_key_in_the_header_where_it_stands(given, sent) -> 
         (401, {"headers": [(b"x-api-key", b"handle"), (b"authorization", b"Bearer sk-of-somebody-else")]}),
         (401, {"headers": [(b"x-api-key", b"handle"), (b"x-api-key", b"other-account")]}),
         (401, {"headers": [(b"connection", b"x-api-key"), (b"x-api-key", b"handle")]}),
+        (401, {"headers": [(b"x-api-key", b"handle"), (b"x-goog-api-key", b"other-account")]}),
+        (401, {"target": b"/x?alt=sse&key=other-account"}),
+        (401, {"target": b"/x?alt=sse;%4bey"}),
+        (401, {"target": b"/x?access_token=y"}),
+        (426, {"headers": [(b"x-api-key", b"handle"), (b"connection", b"Upgrade"), (b"upgrade", b"WebSocket")]}),
         (405, {"method": b"CONNECT", "target": b"evil.example:443"}),
         (405, {"method": b"TRACE"}),
         (421, {"host": b"evil.example"}),

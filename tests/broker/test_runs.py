@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 
 import pytest
@@ -125,6 +126,40 @@ def test_what_becomes_of_a_variable(runner: support.Runner) -> None:
     result = runner.supervise(show, options=("-p", str(profile)), env={"MY_URL": "file:///x"})
     assert result.status == 125 and "broker mine: MY_URL=file:///x: neither https:// nor http://" in result.err
     assert len(result.err.splitlines()) == 1
+
+
+CODEX = """#!/bin/sh
+echo "$*"
+env
+url=${2#*\\"} && url=${url%\\"}
+curl -s "$url/models" -H "Authorization: Bearer $CODEX_API_KEY"
+"""
+
+
+def test_a_program_is_told_of_its_broker_by_arguments(runner: support.Runner) -> None:
+    """Codex reads no variable for that. Where the person's own leads elsewhere, that is the upstream."""
+    if support.PREFIX:
+        pytest.skip("natively it holds it")
+    if not shutil.which("curl"):
+        pytest.skip("curl is missing")
+    program = runner.work / "codex"
+    program.write_text(CODEX)
+    program.chmod(0o755)
+    with Origin() as origin:
+        origin.answer = lambda _request, _line: ok(b"these models")
+        env = {"OPENAI_BASE_URL": f"{origin.url}/v1", "CODEX_API_KEY": KEY, "OPENAI_API_KEY": "sk-of-another-provider"}
+        result = runner.supervise([str(program), "exec", "hi"], options=(), env=env)
+        assert result.status == 0, result
+        assert [(request.target, request["authorization"]) for request in origin.requests] == [
+            ("/v1/models", [f"Bearer {KEY}"])
+        ]
+    first, *rest = result.out.splitlines()
+    assert re.fullmatch(r'-c openai_base_url="http://127\.0\.0\.1:[0-9]+" exec hi', first)
+    assert rest[-1] == "these models"
+    assert not any(line.startswith(("OPENAI_BASE_URL", "OPENAI_API_KEY")) for line in rest)
+    assert KEY not in result.out + result.err
+    assert "added to the command, for that broker: -c openai_base_url=" in result.err
+    assert "not passed on, since they hold credentials: OPENAI_API_KEY" in result.err
 
 
 def test_the_broker_ends_with_the_run(runner: support.Runner) -> None:

@@ -223,18 +223,16 @@ def test_codex_in_typical_use(runner: support.Runner, real_home: Path, codex: Pa
     steps = ["echo alpha > note.txt; sed -i s/one/two/ a.txt; cat a.txt", *STEPS]
     turns = [*([call("exec_command", cmd=step)] for step in steps), [answer("All done.")]]
     with ResponsesApi(turns) as api:
-        provider = f'{{name="stand-in", base_url="{api.url}/v1", env_key="OPENAI_API_KEY", wire_api="responses"}}'
-        command = [str(codex), "exec", "-s", "danger-full-access", "--json", "-m", "scripted", "-c"]
-        command += ['model_provider="stand_in"', "-c", f"model_providers.stand_in={provider}", "Do it."]
         result = runner.supervise(
-            command,
-            options=("--allow-net", api.url.partition("//")[2]),
-            env={"OPENAI_API_KEY": "test-key-of-no-account"},
+            [str(codex), "exec", "-s", "danger-full-access", "--json", "-m", "scripted", "Do it."],
+            options=(),
+            env={"CODEX_API_KEY": "test-key-of-no-account", "OPENAI_BASE_URL": f"{api.url}/v1"},
             cwd=tree,
             timeout=240,
         )
         assert result.status == 0, result
         told = max((outputs(request) for request in api.requests), key=len)
+        assert set(api.keys) == {"Bearer test-key-of-no-account"}  # by the broker
     assert '"text":"All done."' in result.out
     assert len(told) == len(steps)
     assert [words for words in told if "exited with code 0" not in words] == []

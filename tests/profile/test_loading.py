@@ -96,6 +96,12 @@ EXPECTED = (
         (BROKER.replace('["KEY"]', '["URL"]'), 4, "broker 1: key 'base_url': it holds no key"),
         (BROKER + 'file = "key"\n', 6, "broker 1: key 'file': an absolute path"),
         (BROKER.replace("upstream", "upstraem"), 3, "broker 1: key 'upstraem' is not known; did you mean 'upstream'?"),
+        (
+            BROKER + 'arguments = ["-c", "x"]\ncommand = ["/x"]\n',
+            6,
+            "broker 1: key 'arguments': '{base_url}' stands once",
+        ),
+        (BROKER + 'arguments = ["{base_url}"]\n', 6, "broker 1: key 'arguments': only with 'command'"),
         (SINK.replace("-p [0-9]+", "p"), 4, "sink 1: key 'options': 'p': an option begins with '-'"),
         (SINK.replace("[0-9]+", "[0-9"), 4, "sink 1: key 'options': '-p [0-9': unterminated character set"),
         (SINK.replace('["host"]', '["("]'), 5, "sink 1: key 'operands': '(': missing )"),
