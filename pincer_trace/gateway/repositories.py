@@ -120,8 +120,11 @@ class Repositories:
             if name in CONFIGURATIONS or name == b"commondir":
                 found = ""
                 if self._is_repository(entry, directory, 0) or self._is_log(directory):
-                    judge = self._of_common if name == b"commondir" else self._of_configuration
-                    found = judge(entry, directory, kind)
+                    content = entry.content() if stat.S_ISREG(kind) and not entry.hopeful else None
+                    if name != b"commondir":
+                        found = "" if entry.hopeful else self._of_keys(directory, entry.before(), content)
+                    else:
+                        found = self._of_common(entry, directory, b"../.." if entry.hopeful else content)
                 if found or not directory.endswith(b"/hooks"):
                     return found
             quiet = name in QUIET_HOOKS and b"/.git/" not in directory
@@ -189,8 +192,10 @@ class Repositories:
             beside = f"{name.decode()} beside it"
             if name == b"hooks" and stat.S_ISDIR(kind):
                 found = self._of_hooks(entry.parent)
-            elif name == b"commondir" or not stat.S_ISREG(kind):
+            elif not stat.S_ISREG(kind):
                 found = "it cannot be read"
+            elif name == b"commondir":
+                found = self._of_common(entry, directory, written_content(entry.parent, name))
             else:
                 found = self._of_keys(directory, b"", written_content(entry.parent, name))
             if found:
@@ -221,26 +226,19 @@ class Repositories:
             return ""
         return "a hook that is none of the user's own template"
 
-    def _of_common(self, entry: Entry, directory: bytes, kind: int) -> str:
+    def _of_common(self, entry: Entry, directory: bytes, content: bytes | None) -> str:
         """`commondir`: only as git writes it, in a linked work tree of a repository that is judged by now, and will be.
 
         What moves with a directory has another one above it by then.
         """
         above, _, folder = os.path.dirname(directory).rpartition(b"/")
-        content = entry.content() if stat.S_ISREG(kind) else None
-        right = entry.hopeful or (content is not None and content.rstrip(b"\n") == b"../..")
-        if right and folder == b"worktrees":
+        if content is not None and content.rstrip(b"\n") == b"../.." and folder == b"worktrees":
             if self._is_named(above):
                 return ""
             there = None if entry.arrives or entry.parent < 0 else look(entry.parent, b"../../HEAD")
             if there is not None and stat.S_ISREG(there.st_mode):
                 return ""
         return "it leads to another repository than the one that it lies in"
-
-    def _of_configuration(self, entry: Entry, directory: bytes, kind: int) -> str:
-        if entry.hopeful:
-            return ""
-        return self._of_keys(directory, entry.before(), entry.content() if stat.S_ISREG(kind) else None)
 
     def _of_keys(self, directory: bytes, before: bytes | None, after: bytes | None) -> str:
         if _is_reference(after):

@@ -147,7 +147,7 @@ def test_a_pointer_leads_to_what_the_session_made(ask, work):
     assert ask("sub/.git") and ask("sub/.git", effect="symlink") == "a link"
 
 
-def test_commondir_is_what_git_writes(ask):
+def test_commondir_is_what_git_writes(ask, work):
     head("x.git/worktrees/n")
     for where in ("x/.git/worktrees/n", "x.git/worktrees/n", "repo/.git/worktrees/n", "x/.git/modules/a/worktrees/n"):
         assert ask(f"{where}/commondir", b"../..\n") == ask(f"{where}/commondir", True) == ""
@@ -159,6 +159,10 @@ def test_commondir_is_what_git_writes(ask):
     assert ask("r/worktrees/n/commondir", b"../..\n") == ask("r/worktrees/n/commondir", True) == ""
     assert ask("r/worktrees/n/commondir", b"../../x\n")
     assert ask("y/worktrees/n/commondir", b"anything") == ""
+    for content, fine in ((b"../..\n", True), (b"../../y\n", False)):  # as programs do that write it before HEAD
+        (work / "r/worktrees/m").mkdir(exist_ok=True)
+        (work / "r/worktrees/m/commondir").write_bytes(content)
+        assert (ask("r/worktrees/m/HEAD", b"ref: refs/heads/x\n") == "") == fine
 
 
 def test_what_a_linked_work_tree_takes_its_files_from_is_judged_without_head(ask, work):
