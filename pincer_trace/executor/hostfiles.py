@@ -104,7 +104,7 @@ def _is_here(host: bytes) -> bool:
     if not inet.is_unicast(host):
         return True
     try:
-        return routes.is_own(host)
+        return routes.way_to(host) == routes.OWN
     except OSError:
         return True
 

@@ -1,8 +1,8 @@
 """Connections to names of hosts: judged by the name, looked up when that is allowed, made to where it leads (P83, P82).
 
-Where a name leads is judged once more: one that is allowed must not lead to this machine, to a network near, or to an
-address that a rule closes, unless that address may be connected to by itself (DNS rebinding). What /etc/hosts says is
-believed of networks near: it is this machine's own.
+Where a name leads is judged once more: one that is allowed must not lead to this machine, to a network near, be it by
+its address or by a route of this machine, or to an address that a rule closes, unless that address may be connected to
+by itself (DNS rebinding). What /etc/hosts says is believed of networks near: it is this machine's own.
 """
 
 from __future__ import annotations
@@ -118,7 +118,9 @@ class Naming:
         judgement = authority.judge(call.task, CONNECT, target)
         if authority.permits(judgement):
             return _Place(host, permission=judgement)
-        if (found.listed or inet.is_far(host)) and not _is_about(judgement) and not routes.is_own(host):
+        way = routes.way_to(host)
+        fits = way != routes.OWN if found.listed else way == routes.BEYOND and inet.is_far(host)
+        if fits and not _is_about(judgement):
             return _Place(host)
         judgement.reason = f"{name.decode()} leads there: {judgement.reason}"
         return _Place(host, refusal=judgement)

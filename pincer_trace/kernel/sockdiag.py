@@ -98,7 +98,7 @@ def _ask(inode: int, states: int, show: int, flags: int = 0) -> Iterator[tuple[t
     """((inode, type), attributes) of each unix socket that is told. Raises OSError."""
     for data in _answers(_ASKED.pack(socket.AF_UNIX, 0, 0, states, inode, show, _ANY, _ANY), flags):
         found = _FOUND.unpack_from(data)
-        yield (found[4], found[1]), _attributes(data[_FOUND.size :])
+        yield (found[4], found[1]), attributes(data[_FOUND.size :])
 
 
 def _answers(body: bytes, flags: int) -> Iterator[bytes]:
@@ -125,7 +125,8 @@ def _answers(body: bytes, flags: int) -> Iterator[bytes]:
         asked.close()
 
 
-def _attributes(data: bytes) -> Attributes:
+def attributes(data: bytes) -> Attributes:
+    """Of a netlink message, by their types."""
     found = {}
     at = 0
     while at + _ATTRIBUTE.size <= len(data):

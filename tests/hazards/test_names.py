@@ -27,6 +27,7 @@ reason = "never there"
 """
 PUBLIC, OTHER, SIX = "93.184.216.34", "93.184.216.99", "2606:2800::1"
 OWN = ("93.184.216.40", "2606:2800::40")  # public, and of the machine that the run is on
+NEIGHBOURS = ("93.184.216.41", "2606:2800::41")  # public, and on the same link
 NEAR = ("127.0.0.1", "10.0.0.5", "169.254.169.254", "fd12::7")
 ZONE = {
     "api.test": [PUBLIC],
@@ -35,6 +36,7 @@ ZONE = {
     "multi.test": ["203.0.113.9", OTHER, PUBLIC],
     "rebind.test": list(NEAR),
     "own.test": list(OWN),
+    "neighbour.test": list(NEIGHBOURS),
     "mixed.test": ["10.0.0.5", PUBLIC],
     "near.test": ["10.9.9.9"],
     "closed.test": [OTHER],
@@ -43,7 +45,7 @@ ZONE = {
     "other.test": [PUBLIC],
     "x.search.test": [PUBLIC],
 }
-SERVERS = [(address, 80) for address in (PUBLIC, SIX, "10.9.9.9", *NEAR, *OWN)]
+SERVERS = [(address, 80) for address in (PUBLIC, SIX, "10.9.9.9", *NEAR, *OWN, *NEIGHBOURS)]
 
 REACH = """
 import select, signal, socket
@@ -61,14 +63,14 @@ def reach(name, family=2, later=False, port=80, only=False):
         if only: s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         return connect(s, address)
 """
-ALLOWED = "{own,api,six,both,multi,rebind,mixed,none,closed,self,zero,near,x,silent}.test:80,*.wild.test:80,10.9.9.9:80"
+ALLOWED = "{own,neighbour,api,six,both,multi,rebind,mixed,none,closed,self,zero,near,x,silent}.test:80,*.wild.test:80,10.9.9.9:80"
 
 
 def test_p83_a_name_is_judged_and_leads_only_where_it_may(runner: support.Runner) -> None:
     """All in one run: families, non-blocking, several addresses, rebinding, addresses that mean no name, other processes,
     signals while a name is looked up.
     """
-    internet = Internet(runner, ZONE, SERVERS, OWN)
+    internet = Internet(runner, ZONE, SERVERS, OWN, NEIGHBOURS)
     give(runner, runner.base / "p.toml", CLOSED)
     result = internet.supervise(
         python(
@@ -79,7 +81,8 @@ for later in (False, True):
     for name in ("api.test", "API.Test.", "six.test", "both.test", "multi.test", "none.test", "self.test", "zero.test", "a.wild.test"):
         for family in (2, 10): note(f"{name} {family} {later}", reach(name, family, later))
     for name in ("rebind.test", "closed.test", "other.test", "api.test.evil.test", "wild.test", "127.0.0.1", "93.184.216.34", "10.0.0.5"): note(f"{name} {later}", reach(name, later=later))
-note("own place", [reach("own.test", family, later) for family in (2, 10) for later in (False, True)])
+for place in ("own", "neighbour"): note(f"{place} place", [reach(f"{place}.test", family, later) for family in (2, 10) for later in (False, True)])
+with socket.socket() as s: note("neighbour itself", connect(s, ("93.184.216.41", 80)))
 note("only", reach("api.test", 10, only=True)); note("mixed", reach("mixed.test")); note("port", reach("api.test", port=81))
 def ring(*_): raise InterruptedError
 signal.signal(signal.SIGALRM, ring)
@@ -127,7 +130,7 @@ report()
             assert found.pop(f"{name} {later}") == "EACCES", name
         assert {found.pop(f"{address} {later}") for address in ("127.0.0.1", PUBLIC, "10.0.0.5")} == {"EACCES"}
     assert found == {
-        "own place": ["EACCES"] * 4, "silent": "rang", "others": PUBLIC, "killed": -9, "only": "ENETUNREACH", "mixed": PUBLIC, "port": "EACCES", "search": "EHOSTUNREACH", "near": "10.9.9.9", "before": PUBLIC, "peer": PUBLIC,
+        "own place": ["EACCES"] * 4, "neighbour place": ["EACCES"] * 4, "neighbour itself": "EACCES", "silent": "rang", "others": PUBLIC, "killed": -9, "only": "ENETUNREACH", "mixed": PUBLIC, "port": "EACCES", "search": "EHOSTUNREACH", "near": "10.9.9.9", "before": PUBLIC, "peer": PUBLIC,
         "another process": 0, "nobody's": "ECONNREFUSED", "the first": "ECONNREFUSED", "the resolver's": "ECONNREFUSED",
         "six": "ECONNREFUSED", "bind": "EADDRNOTAVAIL", "mapped": "EADDRNOTAVAIL", "bind 6": "EADDRNOTAVAIL",
         "bind fd": "EADDRNOTAVAIL", "other family": "EAFNOSUPPORT", "own": "ok", "sendto": "EPIPE", "fast open": "ENOTSUP",

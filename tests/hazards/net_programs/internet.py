@@ -5,8 +5,9 @@ WORLD is JSON: `zone`, names and their addresses, or a list of such lists for on
 [address, port] of servers, which answer each connection with their address; `hosts`, more lines of /etc/hosts;
 `resolver`, the content of /etc/resolv.conf, or "none" where it is not there; `log`, a file: what was asked and who was
 connected, a line each. Public addresses are another machine's in there: one more network namespace at the other end of
-a cable, and so are those in `there`; those in `here` and all others are this machine's. The resolver, at 127.0.0.1 or
-at 127.0.0.53 where the file names that, has no answer at all to names that begin with `silent.`.
+a cable, behind a gateway; those in `there` are on the cable itself, and those in `here` and all others this machine's.
+The resolver, at 127.0.0.1 or at 127.0.0.53 where the file names that, has no answer at all to names that begin with
+`silent.`.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def quiet() -> None:
         setting.write("0")
 
 
-def far_away(listening: list[tuple[str, int]], note) -> None:
+def far_away(listening: list[tuple[str, int]], neighbours: list[str], note) -> None:
     """Servers of another machine: a thread's namespace of its own."""
     thread: list[int] = []
     apart, cabled = threading.Event(), threading.Event()
@@ -104,6 +105,8 @@ def far_away(listening: list[tuple[str, int]], note) -> None:
         cabled.wait()
         for address in sorted({address for address, _ in listening}):
             run(f"ip addr add {address} dev there {'nodad' if ':' in address else ''}")
+        run("ip addr add 198.51.100.2 dev there")
+        run("ip addr add 2001:db8::2 dev there nodad")
         run("ip link set there up")
         run("ip route add 198.51.100.1 dev there")
         run("ip -6 route add 2001:db8::1 dev there")
@@ -119,7 +122,9 @@ def far_away(listening: list[tuple[str, int]], note) -> None:
     run("ip addr add 2001:db8::1 dev here nodad")
     run("ip link set here up")
     for address in sorted({address for address, _ in listening}):
-        run(f"ip {'-6' if ':' in address else ''} route add {address} dev here")
+        gateway = "2001:db8::2" if ":" in address else "198.51.100.2"
+        via = "" if address in neighbours else f"via {gateway} onlink"
+        run(f"ip {'-6' if ':' in address else ''} route add {address} {via} dev here")
     cabled.set()
     served.wait()
 
@@ -163,7 +168,7 @@ def main() -> int:
         for address, port in world["listen"]:
             if address in here:
                 listen(address, port, note)
-        far_away(far, note)
+        far_away(far, world["there"], note)
         child = subprocess.Popen(sys.argv[3:])
         signal.signal(signal.SIGTERM, lambda *_: child.terminate())
         return child.wait()
