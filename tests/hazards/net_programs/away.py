@@ -38,6 +38,7 @@ class Internet:
         here: tuple[str, ...] = (),
         there: tuple[str, ...] = (),
         hosts: str = "",
+        files: tuple[Path, Path] = (Path(), Path()),
         resolver: str = "nameserver 127.0.0.1\nsearch search.test\noptions ndots:3\n",
     ) -> None:
         if os.geteuid() != 0:
@@ -46,15 +47,8 @@ class Internet:
             pytest.skip("ip is missing (Debian package iproute2)")
         self._runner = runner
         self.log = runner.base / "internet.log"
-        world = {
-            "zone": zone,
-            "listen": listen,
-            "here": here,
-            "there": there,
-            "hosts": hosts,
-            "resolver": resolver,
-            "log": str(self.log),
-        }
+        world = {"zone": zone, "listen": listen, "here": here, "there": there, "hosts": hosts, "resolver": resolver,
+                 "files": str(files[0]), "certificate": str(files[1]), "log": str(self.log)}  # fmt: skip
         words = ["unshare", "-n", "-m", "--", sys.executable, "-I", INTERNET, json.dumps(world), "--"]
         self._away = _Away(runner.identity, words)
 
@@ -69,6 +63,6 @@ class Internet:
         return result
 
     def saw(self, word: str) -> set[str]:
-        """What was `asked`, or who was `connected`, each once."""
+        """What was `asked`, who was `connected`, where `proxied` led, each once."""
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         return {rest for line in lines for first, _, rest in [line.partition(" ")] if first == word}

@@ -2,26 +2,32 @@
 namespace (`unshare -n -m`).
 
 WORLD is JSON: `zone`, names and their addresses, or a list of such lists for one answer after the other; `listen`, the
-[address, port] of servers, which answer each connection with their address; `hosts`, more lines of /etc/hosts;
-`resolver`, the content of /etc/resolv.conf, or "none" where it is not there; `log`, a file: what was asked and who was
-connected, a line each. Public addresses are another machine's in there: one more network namespace at the other end of
-a cable, behind a gateway; those in `there` are on the cable itself, and those in `here` and all others this machine's.
-The resolver, at 127.0.0.1 or at 127.0.0.53 where the file names that, has no answer at all to names that begin with
-`silent.`.
+[address, port] of servers, which answer each connection with their address; `files`, the folder of those at port 443,
+and their `certificate`, while those at port 3128 are proxies; `hosts`, more lines of /etc/hosts; `resolver`, what is in
+/etc/resolv.conf, or "none" where it is not there; `log`, a file: what was asked, who was connected, and where proxies
+led, a line each. Public addresses are another machine's in there: one more network namespace at the other end of a
+cable, behind a gateway; those in `there` are on the cable itself, and those in `here` and all others this machine's.
+The resolver, at 127.0.0.1 or at 127.0.0.53 where the file names that, has no answer to names with `silent.` in front.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import http.server
 import ipaddress
 import json
 import os
+import select
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
 import threading
+
+HTTPS, PROXY = 443, 3128
 
 
 def dns(world: dict[str, object], note) -> None:
@@ -60,8 +66,49 @@ def dns(world: dict[str, object], note) -> None:
     threading.Thread(target=serve, daemon=True).start()
 
 
-def listen(address: str, port: int, note) -> None:
-    """Answer every connection as an HTTP server does."""
+class Files(http.server.SimpleHTTPRequestHandler):
+    """Those of a folder; `/to/HOST/...` is found at https://HOST/... instead."""
+
+    def do_GET(self) -> None:
+        if self.path.startswith("/to/"):
+            self.send_response(302)
+            self.send_header("Location", f"https://{self.path[4:]}")
+            self.end_headers()
+        else:
+            super().do_GET()
+
+    def log_message(self, *words: object) -> None:
+        """Nothing."""
+
+
+def serve_files(world: dict[str, object], connection: socket.socket) -> None:
+    """By HTTPS."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(str(world["certificate"]))
+    with contextlib.suppress(OSError), context.wrap_socket(connection, server_side=True) as secured:
+        Files(secured, ("", 0), None, directory=str(world["files"]))  # type: ignore[arg-type]
+        secured.unwrap()
+
+
+def pass_on(world: dict[str, object], connection: socket.socket, note) -> None:
+    """As a proxy does, to where the zone says."""
+    zone: dict[str, list[str]] = world["zone"]  # type: ignore[assignment]
+    asked = connection.recv(65536).split()[1].decode()
+    note(f"proxied {asked}")
+    name, _, port = asked.rpartition(":")
+    with socket.create_connection((zone[name][0], int(port))) as other:
+        connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+        ends = {connection: other, other: connection}
+        while True:
+            for end in select.select(ends, [], [])[0]:
+                data = end.recv(65536)
+                if not data:
+                    return
+                ends[end].sendall(data)
+
+
+def listen(address: str, port: int, world: dict[str, object], note) -> None:
+    """Answer every connection as an HTTP server does, at port 443 as one with files, at port 3128 as a proxy."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     server = socket.create_server((address, port), family=family)
 
@@ -72,10 +119,15 @@ def listen(address: str, port: int, note) -> None:
             threading.Thread(target=reply, args=(connection,), daemon=True).start()
 
     def reply(connection: socket.socket) -> None:
-        with connection:
-            connection.recv(65536)
-            body = f"from {address}\n".encode()
-            connection.sendall(b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        with connection, contextlib.suppress(ConnectionError):
+            if port == HTTPS:
+                serve_files(world, connection)
+            elif port == PROXY:
+                pass_on(world, connection, note)
+            else:
+                connection.recv(65536)
+                body = f"from {address}\n".encode()
+                connection.sendall(b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
 
     threading.Thread(target=serve, daemon=True).start()
 
@@ -90,7 +142,7 @@ def quiet() -> None:
         setting.write("0")
 
 
-def far_away(listening: list[tuple[str, int]], neighbours: list[str], note) -> None:
+def far_away(listening: list[tuple[str, int]], world: dict[str, object], note) -> None:
     """Servers of another machine: a thread's namespace of its own."""
     thread: list[int] = []
     apart, cabled = threading.Event(), threading.Event()
@@ -105,13 +157,14 @@ def far_away(listening: list[tuple[str, int]], neighbours: list[str], note) -> N
         cabled.wait()
         for address in sorted({address for address, _ in listening}):
             run(f"ip addr add {address} dev there {'nodad' if ':' in address else ''}")
+        run("ip link set lo up")  # by which proxies reach their neighbours
         run("ip addr add 198.51.100.2 dev there")
         run("ip addr add 2001:db8::2 dev there nodad")
         run("ip link set there up")
         run("ip route add 198.51.100.1 dev there")
         run("ip -6 route add 2001:db8::1 dev there")
         for address, port in listening:
-            listen(address, port, note)
+            listen(address, port, world, note)
         served.set()
 
     threading.Thread(target=serve, daemon=True).start()
@@ -123,7 +176,7 @@ def far_away(listening: list[tuple[str, int]], neighbours: list[str], note) -> N
     run("ip link set here up")
     for address in sorted({address for address, _ in listening}):
         gateway = "2001:db8::2" if ":" in address else "198.51.100.2"
-        via = "" if address in neighbours else f"via {gateway} onlink"
+        via = "" if address in world["there"] else f"via {gateway} onlink"
         run(f"ip {'-6' if ':' in address else ''} route add {address} {via} dev here")
     cabled.set()
     served.wait()
@@ -167,8 +220,8 @@ def main() -> int:
         dns(world, note)
         for address, port in world["listen"]:
             if address in here:
-                listen(address, port, note)
-        far_away(far, world["there"], note)
+                listen(address, port, world, note)
+        far_away(far, world, note)
         child = subprocess.Popen(sys.argv[3:])
         signal.signal(signal.SIGTERM, lambda *_: child.terminate())
         return child.wait()
