@@ -76,7 +76,7 @@ def test_odd_values_do_not_matter(passed, value: bytes) -> None:
     assert len(given.environment) + len(given.deputies) == len(OUT)
 
 
-SECRETS = {b"OPENAI_API_KEY": b"sk", b"NPM_TOKEN": b"t", b"AWS_SESSION_TOKEN": b"t", b"AWS_SECRET_ACCESS_KEY": b"k"}
+SECRETS = {b"OPENROUTER_API_KEY": b"sk", b"NPM_TOKEN": b"t", b"AWS_SESSION_TOKEN": b"t", b"AWS_SECRET_ACCESS_KEY": b"k"}
 
 
 def test_credentials_are_kept_back_but_for_those_that_are_named(passed) -> None:
@@ -84,8 +84,8 @@ def test_credentials_are_kept_back_but_for_those_that_are_named(passed) -> None:
     given = passed({**SECRETS, **STAYS})
     assert given.environment == STAYS
     assert given.credentials == sorted(name.decode() for name in SECRETS)
-    assert passed({**SECRETS, **STAYS}, command="/usr/bin/codex").environment.keys() - STAYS.keys() == {
-        b"OPENAI_API_KEY"
+    assert passed({**SECRETS, **STAYS}, command="/usr/bin/opencode").environment.keys() - STAYS.keys() == {
+        b"OPENROUTER_API_KEY"
     }
     given = passed({**SECRETS, **OUT}, pass_env=["AWS_*", "DISPLAY", "NOT_THERE", "NOR_*"])
     assert given.environment.keys() == {b"AWS_SESSION_TOKEN", b"AWS_SECRET_ACCESS_KEY", b"DISPLAY"}
