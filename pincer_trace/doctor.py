@@ -315,6 +315,23 @@ def _landlock() -> Iterator[Finding]:
             problem = _attempt(lambda: _reach_out(floor, us, name))
     text = problem or "signals and abstract sockets do not reach processes outside"
     yield Finding("landlock-scope", not problem, text, "Linux 6.12 or later", required=False)
+    problem = _attempt(lambda: _mount_in_domain(floor))
+    yield Finding(
+        "mounts", not problem, problem or "a profile with floor = 'scoped' can run what mounts, such as bwrap",
+        "Linux 6.12 or later, and user namespaces for everybody (sysctl user.max_user_namespaces)", required=False,
+    )  # fmt: skip
+
+
+def _mount_in_domain(floor: Floor) -> None:
+    """A mount in namespaces of one's own, in the domain of such a profile."""
+    from pincer_trace.kernel import libc
+
+    if not floor.scoped:
+        raise Failed(f"ABI {floor.abi} has no scopes")
+    libc.set_no_new_privileges()
+    floor.without_files().restrict()
+    libc.call("unshare", table.CLONE_NEWNS | table.CLONE_NEWUSER)
+    libc.call("mount", b"tmpfs", b"/tmp", b"tmpfs", 0, None)
 
 
 def _write_in_domain(floor: Floor, place: str) -> None:

@@ -52,6 +52,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pincer_trace.channel import Channel
     from pincer_trace.executor.opens import Handler
+    from pincer_trace.gateway.mounts import Mounts
     from pincer_trace.ledger import Ledger, Session
     from pincer_trace.profile import Profile
     from pincer_trace.twin.intent import Intent
@@ -86,6 +87,7 @@ class Engine:
         self._ended = threading.Event()
         self._reaped = threading.Event()  # the command itself
         self._channel: Channel | None = None
+        self._mounts: Mounts | None = None
         self._lock = threading.Lock()
 
     # -- life ------------------------------------------------------------------------------------------------
@@ -172,6 +174,13 @@ class Engine:
             profile=self._profile,
             wake=self._wake,
         )
+        by_name: dict[str, Handler] = {}
+        if self._plan.mounting:
+            from pincer_trace.executor.mounting import Mounting
+
+            mounting = Mounting(context)
+            resolver.mounts = tasks.mounts = authority.mounts = self._mounts = mounting.mounts
+            by_name |= mounting.handlers()
         self._domains = context.domains
         self._staged = context.staged
         self._saves = context.saves
@@ -179,12 +188,11 @@ class Engine:
         if self._questions is not None:
             self._open_channel()
             self._session.save()
-        by_name: dict[str, Handler] = {}
         for family in (Opens, Names, Attributes, Process, Connecting, SystemV):
             by_name |= family(context).handlers()
         by_name |= context.domains.handlers()
         by_name |= Sockets(context, self._place).handlers()
-        rows = table.load().values()
+        rows = table.load(mounting=self._plan.mounting).values()
         self._handlers = {row.number: by_name[row.name] for row in rows if row.name in by_name}
         self._fast = fastpath.load(listener, resolver.names, resolver.procfs)
         if self._fast is None:
@@ -273,6 +281,7 @@ class Engine:
         handlers, domains = self._handlers, self._domains
         identity, started, resolver = self._identity, self._tasks.starts.settled, self._resolver
         hot_read, openat = self._hot_read, libc.NUMBER["openat"]
+        mounts, has_quick = self._mounts, self._tasks.has_quick
         while True:
             notification = None
             if held.busy:
@@ -289,6 +298,8 @@ class Engine:
             try:
                 if identity.changed:
                     identity.assume(None)
+                if mounts is not None:
+                    mounts.leave()
                 task = get(tid, number)
                 resolver.steps = STEPS
                 begin(number)
@@ -298,7 +309,8 @@ class Engine:
                     identity.assume(identity.credentials(task))
                 if domains.any:
                     domains.enter(task)
-                if call == openat and domains.current is None and hot_read(number, task, arguments):
+                quick = call == openat and domains.current is None and (mounts is None or has_quick(task))
+                if quick and hot_read(number, task, arguments):
                     continue
                 answer = handlers[call](number, task, arguments)  # type: ignore[arg-type]
                 if answer is ANSWERED:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from pincer_trace.broker.desk import Desk
     from pincer_trace.companion import Companion
+    from pincer_trace.kernel.landlock import Floor
     from pincer_trace.ledger import Session
     from pincer_trace.options import RunOptions
     from pincer_trace.profile import Places, Profile
@@ -51,7 +52,7 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
     from pincer_trace.ledger.session import remove
     from pincer_trace.profile import Overlay, Places, is_file, load
     from pincer_trace.profile.chosen import DEFAULT, profile_for
-    from pincer_trace.profile.model import OBSERVE, UDP_UNPOLICED
+    from pincer_trace.profile.model import FLOOR_SCOPED, OBSERVE, UDP_UNPOLICED
 
     command = worker.find_command(options.command[0], os.environ.get("PATH"))
     try:
@@ -133,6 +134,11 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
             f"{paths.display(profile.name)} observes, and the log tells what would have been refused"
         )
     if not options.quiet:
+        if profile.settings.floor == FLOOR_SCOPED:
+            say(
+                "the floor is 'scoped', by the profile, so that the command can make mounts (bwrap): the kernel itself "
+                "refuses it no file effect, and nothing but this supervisor does"
+            )
         if options.profile is None and name != DEFAULT:
             say(f"profile {name}, by the name of the program; -p NAME takes another one")
         if profile.logins:
@@ -226,9 +232,14 @@ def _plan(
     from pincer_trace import worker
     from pincer_trace.kernel import filter as program
     from pincer_trace.kernel.landlock import Floor
-    from pincer_trace.profile.model import UDP_UNPOLICED
+    from pincer_trace.profile.model import FLOOR_SCOPED, UDP_UNPOLICED
 
     floor = Floor.probe()
+    mounting = profile.settings.floor == FLOOR_SCOPED
+    if mounting:
+        if why := _no_mounts(options, profile, floor):
+            raise UserError(f"the profile {profile.name} says floor = 'scoped', {why}; nothing was started")
+        floor = floor.without_files()
     for layer in options.require:
         for missing in floor.missing:
             if missing.split(" ")[0] == layer:
@@ -242,10 +253,24 @@ def _plan(
         os.fsencode(command),
         [os.fsencode(argument) for argument in arguments],
         environment,
-        program=program.load_filter(cache, udp=profile.settings.udp == UDP_UNPOLICED, tracing=not profile.sinks),
+        program=program.load_filter(
+            cache, udp=profile.settings.udp == UDP_UNPOLICED, tracing=not profile.sinks, mounting=mounting
+        ),
         floor=floor,
         keep=options.pass_fd,
+        mounting=mounting,
     )
+
+
+def _no_mounts(options: RunOptions, profile: Profile, floor: Floor) -> str:
+    """Why the command cannot be let make mounts here; empty if it can."""
+    if not floor.scoped:
+        return "which needs Linux 6.12: before, nothing would keep the command from signals to this supervisor"
+    if profile.sinks:
+        return "and has a [[sink]], which is known by a name that a mount could cover"
+    if options.twin == "process":
+        return "where --twin process cannot name what lies on mounts of the command"
+    return ""
 
 
 def _intent(options: RunOptions) -> Intent | None:

@@ -32,7 +32,7 @@ NESTED = (
 class Plan:
     """What to start and under what: made before the fork, used in the child."""
 
-    __slots__ = ("arguments", "environment", "filter", "floor", "keep", "path")
+    __slots__ = ("arguments", "environment", "filter", "floor", "keep", "mounting", "path")
 
     def __init__(
         self,
@@ -43,6 +43,7 @@ class Plan:
         program: bytes,
         floor: Floor,
         keep: list[int],
+        mounting: bool = False,
     ) -> None:
         self.path = path
         self.arguments = arguments
@@ -50,6 +51,7 @@ class Plan:
         self.filter = program
         self.floor = floor
         self.keep = sorted(set(keep))
+        self.mounting = mounting  # whether the command may make mounts of its own
 
 
 class Started:

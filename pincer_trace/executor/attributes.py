@@ -102,12 +102,13 @@ class Attributes:
         path = c.tasks.read_path(task, address)
         if not path and flags & _EMPTY:
             base, owned = c.resolver.base(task, dirfd, b"")
-            pin = base if owned else os.dup(base)
+            pin = c.resolver.home(task, base if owned else os.dup(base))
         else:
             pin = c.resolver.pin(task, dirfd, path, follow=not flags & _NOFOLLOW)
         try:
             asked = (task, dirfd, path) if path else None
-            self._judged(task, pin, effect, lambda found: act(pin, found), arguments, asked)
+            own = c.resolver.own(pin)
+            self._judged(task, pin, effect, lambda found: act(own, found), arguments, asked)
             return 0
         finally:
             os.close(pin)
@@ -116,12 +117,15 @@ class Attributes:
         self, task: Task, number: int, effect: Effect, act: Callable[[int], None], *arguments: Argument
     ) -> int:
         """`act` on a copy of the worker's own descriptor."""
-        descriptor = self._own(task, number)
+        descriptor = pin = self._own(task, number)
         try:
-            self._judged(task, descriptor, effect, lambda _found: act(descriptor), arguments)
+            pin = self._c.resolver.home_of(task, descriptor)
+            self._judged(task, pin, effect, lambda _found: act(descriptor), arguments)
             return 0
         finally:
             os.close(descriptor)
+            if pin != descriptor:
+                os.close(pin)
 
     def _own(self, task: Task, number: int) -> int:
         """A copy of the worker's descriptor, if that is good for more than a place. Raises OSError EBADF."""
@@ -158,7 +162,7 @@ class Attributes:
         target = Target(live_name(path, found), descriptor=descriptor, found=found, manner=manner)
         if c.resolver.in_procfs(found.st_dev):
             try:
-                c.resolver.check_procfs(path, writes=True)
+                c.resolver.check_procfs(path, device=found.st_dev, writes=True)
             except Forbidden as forbidden:
                 c.authority.forbid(task, effect, target, forbidden.reason)
             if c.resolver.process_at(path) is not None:  # what the tree's own process shows: it ends with that

@@ -18,6 +18,8 @@ from pincer_trace.executor.outcome import Outcome
 from pincer_trace.gateway import hosts, peers
 from pincer_trace.gateway.resolve import live_name
 from pincer_trace.kernel import libc, sockdiag, table
+from pincer_trace.kernel.bare import socket
+from pincer_trace.kernel.notify import Continue
 from pincer_trace.twin import native
 from pincer_trace.twin.authority import Denied
 from pincer_trace.twin.target import Target
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from pincer_trace.twin.authority import Judgement
 
 _STREAM = 1
+_REGISTERS_ONLY = Continue(Continue.REGISTERS_ONLY)
 _ABSTRACT_REASON = "an abstract socket that this run did not bind: nothing tells whose it is"
 _DATAGRAM_REASON = "unix datagrams name their receiver where another thread can change it; a stream can be judged"
 _FAMILY_REASON = "sockets of this address family are not judged"
@@ -62,6 +65,7 @@ class Connecting:
     def __init__(self, context: Context) -> None:
         self._c = context
         self._naming: Naming | None = None
+        self._network: bytes | None = None  # ours
 
     def handlers(self) -> dict[str, Handler]:
         """By system call."""
@@ -136,7 +140,10 @@ class Connecting:
         if authority.passes(CONNECT, peer):
             judgement = authority.demand(call.task, CONNECT, target)
         else:  # a rule may ask whose server it is
-            if peers.is_loopback(host):  # what listens here by any address would seem to listen at another machine's
+            if peers.is_loopback(host) and self._is_apart(call.socket):
+                target.listeners = (call.socket.inode,)  # nobody but the run can have sockets there
+                self._c.provenance.note_port(call.socket.inode)
+            elif peers.is_loopback(host):  # what listens here by any address would seem to listen at another machine's
                 target.listeners = tuple(sockdiag.tcp_listeners(host, port))
             judgement = authority.judge(call.task, CONNECT, target)
             if peers.is_loopback(host) and not (target.listeners or authority.permits(judgement)):
@@ -145,6 +152,14 @@ class Connecting:
             authority.insist(call.task, CONNECT, target, judgement)
         # No address would mean another one as soon as another thread has bound the socket
         return self._perform(call, target, judgement, peers.with_host(call.address, host))
+
+    def _is_apart(self, own: peers.Socket) -> bool:
+        """Whether it is in a network namespace of the run's own: no other is ever entered."""
+        if self._network is None:
+            ours = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            self._network = peers.Socket(ours.fileno()).network()
+            ours.close()
+        return bool(self._network) and own.network() != self._network
 
     def _to_name(self, call: Connection, host: bytes, port: int) -> object:
         if self._naming is None:
@@ -180,6 +195,10 @@ class Connecting:
     def _socket(self, identity: int, task: Task, a: tuple[int, ...]) -> object:
         """Of datagrams. UDP is asked where packets would go, and sends none (P82)."""
         family, kind, protocol = (value & 0xFFFFFFFF for value in a[:3])
+        if self._c.resolver.mounts is not None and _is_elsewhere(task):
+            if family == table.AF_UNIX:
+                raise OSError(errno.EPROTONOSUPPORT, "socket")  # bwrap sets up the loopback by another one then
+            return _REGISTERS_ONLY  # a network of the run's own, which leads nowhere
         if family == table.AF_UNIX:
             return self._datagram(identity, task, a)
         inert = self._c.identity.as_ourselves(task, _inert)
@@ -206,6 +225,11 @@ def _inert() -> ModuleType:
     from pincer_trace.kernel import inert
 
     return inert
+
+
+def _is_elsewhere(task: Task) -> bool:
+    """Whether it is in a network namespace of the run's own. Raises OSError."""
+    return not os.path.samestat(os.stat(f"/proc/{task.tid}/ns/net"), os.stat("/proc/self/ns/net"))
 
 
 def _is_here(task: Task) -> bool:

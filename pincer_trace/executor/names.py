@@ -73,6 +73,7 @@ class Names:
             entry.look()
             if entry.is_dots or entry.found is not None:
                 raise OSError(errno.EEXIST, entry.name)
+            self._c.resolver.check_uncovered(entry.parent, entry.bare)
             if entry.too_long:
                 raise OSError(errno.ENAMETOOLONG, entry.name)
             if entry.above.st_nlink == 0:
@@ -102,8 +103,9 @@ class Names:
             decision = c.authority.demand(task, MKDIR, target)
             mask = c.identity.take_mask(c.tasks, task)
             sequence = commit(c, task, MKDIR, target, decision, mode=mode & 0o7777, arguments=(mask,))
+            own = c.resolver.own(parent)
             with Outcome(c, sequence) as outcome:
-                c.domains.perform(lambda: os.mkdir(name, mode & 0o7777, dir_fd=parent))
+                c.domains.perform(lambda: os.mkdir(name, mode & 0o7777, dir_fd=own))
                 outcome.saw(c.provenance.note(parent, name))
             return 0
         finally:
@@ -132,8 +134,9 @@ class Names:
             arguments = (c.identity.take_mask(c.tasks, task), device & 0xFFFFFFFF)
             sequence = commit(c, task, effect, target, decision, mode=mode, arguments=arguments)
             c.reads.files.clear()
+            own = c.resolver.own(parent)
             with Outcome(c, sequence) as outcome:
-                c.domains.perform(lambda: os.mknod(name, mode, 0, dir_fd=parent))
+                c.domains.perform(lambda: os.mknod(name, mode, 0, dir_fd=own))
                 outcome.saw(c.provenance.note(parent, name))
             return 0
         finally:
@@ -157,8 +160,9 @@ class Names:
             judged = (decision, *arrival.judged)
             sequence = commit(c, task, SYMLINK, target, judged, arguments=(text,), extra={"to": os.fsdecode(text)})
             c.reads.files.clear()
+            own = c.resolver.own(parent)
             with Outcome(c, sequence) as outcome:
-                c.domains.perform(lambda: os.symlink(text, name, dir_fd=parent))
+                c.domains.perform(lambda: os.symlink(text, name, dir_fd=own))
                 outcome.saw(c.provenance.note(parent, name))
                 arrival.settle()
             return 0
@@ -175,7 +179,7 @@ class Names:
         source_parent, source_name = -1, b""
         if not source_path and flags & libc.AT_EMPTY_PATH:
             base, owned = c.resolver.base(task, olddirfd, b"")
-            source = base if owned else os.dup(base)
+            source = c.resolver.home(task, base if owned else os.dup(base))
         else:
             source = c.resolver.pin(task, olddirfd, source_path, follow=bool(flags & libc.AT_SYMLINK_FOLLOW))
         try:
@@ -186,7 +190,7 @@ class Names:
                 raise OSError(errno.ENOENT, name)
             if stat.S_ISDIR(found.st_mode):
                 raise OSError(errno.EPERM, "link of a directory")
-            if found.st_dev != entry.above.st_dev:
+            if found.st_dev != entry.above.st_dev or c.resolver.crosses(source, parent):
                 raise OSError(errno.EXDEV, "link")
             target = self._target(entry, found)
             target.descriptor = source
@@ -211,20 +215,21 @@ class Names:
             sequence = commit(c, task, LINK, target, judged, flags=flags, extra=extra)
             if not stat.S_ISREG(found.st_mode):
                 c.reads.files.clear()
+            goal = c.resolver.own(parent)
+            own_source = c.resolver.own(source)
             with Outcome(c, sequence) as outcome:
                 if stat.S_ISLNK(found.st_mode) and not source_path:
-                    c.domains.perform(lambda: libc.linkat(source, b"", parent, name, libc.AT_EMPTY_PATH))
+                    c.domains.perform(lambda: libc.linkat(own_source, b"", goal, name, libc.AT_EMPTY_PATH))
                 elif stat.S_ISLNK(found.st_mode):
                     source_parent, source_name = c.resolver.parent(task, olddirfd, c.tasks.read_path(task, old))
                     held = look(source_parent, source_name)
                     if held is None or not os.path.samestat(held, found):
                         raise OSError(errno.ENOENT, source_name)
-                    c.domains.perform(lambda: libc.linkat(source_parent, source_name, parent, name, 0))
+                    whence = c.resolver.own(source_parent)
+                    c.domains.perform(lambda: libc.linkat(whence, source_name, goal, name, 0))
                 else:
-                    number = c.resolver.number(source)
-                    c.domains.perform(
-                        lambda: libc.linkat(c.resolver.names, number, parent, name, libc.AT_SYMLINK_FOLLOW)
-                    )
+                    number = c.resolver.number(own_source)
+                    c.domains.perform(lambda: libc.linkat(c.resolver.names, number, goal, name, libc.AT_SYMLINK_FOLLOW))
                 outcome.look_at(parent, name, found)
                 if own:
                     c.provenance.keep(parent, name)
@@ -261,11 +266,13 @@ class Names:
             target = self._target(entry, found)
             gone = is_place(c, target)
             decision = c.authority.demand(task, effect, target)
+            c.resolver.check_uncovered(parent, entry.bare)
             sequence = commit(c, task, effect, target, decision, flags=flags)
             if not directory:
                 c.saves.removes(task, target)
+            own = c.resolver.own(parent)
             with Outcome(c, sequence) as outcome:
-                c.domains.perform(lambda: _remove(parent, name, directory))
+                c.domains.perform(lambda: _remove(own, name, directory))
                 outcome.look_at(parent, entry.bare)
                 c.provenance.forget(found)
                 c.secrets.leaves(target.path, found)
@@ -303,6 +310,8 @@ class Names:
             entry.look()
             onto.look()
             found, replaced = entry.found, onto.found
+            if c.resolver.crosses(source, goal):
+                raise OSError(errno.EXDEV, "rename")
             if found is None or self._is_refused(entry, found, onto, flags):
                 refuse_rename(c.identity, entry, onto, flags)
             if replaced is not None and not flags and os.path.samestat(found, replaced):
@@ -325,6 +334,8 @@ class Names:
                 judged = self._judge_ends(task, (origin, destination, arriving), entry, flags, witness)
                 for here, there, what in ends:
                     judged += self._judge_reading(task, what, here, there)
+            for each in (entry, onto):
+                c.resolver.check_uncovered(each.parent, each.bare)
             arrival = Arrival(c, task)
             for here, there, what in ends:
                 if stat.S_ISDIR(what.st_mode):
@@ -360,7 +371,8 @@ class Names:
                     c.provenance.forget(found)
                     return 0
                 replaces = replaced is not None
-                c.domains.perform(lambda: _move(source, source_name, goal, goal_name, flags, replaces=replaces))
+                whence, whither = c.resolver.own(source), c.resolver.own(goal)
+                c.domains.perform(lambda: _move(whence, source_name, whither, goal_name, flags, replaces=replaces))
                 outcome.look_at(goal, onto.bare, found)
                 c.secrets.leaves(origin.path, found)
                 for path in gone:

@@ -1,20 +1,25 @@
-"""Opening a file of procfs from inside the caller's user namespace.
+"""What must be done from inside the caller's namespaces, by a short-lived child that enters them.
 
-The kernel lets `uid_map` and its kin be written only through a descriptor that was opened in that namespace or its
-parent (user_namespaces(7)); ours is neither once namespaces nest (hazard P80). A short-lived child enters it.
+Opening a file of procfs: the kernel lets `uid_map` and its kin be written only through a descriptor that was opened in
+that user namespace or its parent (user_namespaces(7)); ours is neither once namespaces nest (hazard P80). And mounting.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 
 from pincer_trace.kernel import libc
 from pincer_trace.kernel.bare import receive_descriptors, send_descriptors, socket
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pincer_trace.executor.identity import Identity
+
 MAPS = frozenset({b"uid_map", b"gid_map", b"projid_map", b"setgroups"})
 _NS_GET_PARENT = 0xB702  # ioctl_ns(2)
-_CLONE_NEWUSER = 0x10000000
+_CLONE_NEWUSER, _CLONE_NEWNS, _CLONE_NEWIPC, _CLONE_NEWPID = 0x10000000, 0x00020000, 0x08000000, 0x20000000
 
 
 def is_child_of_ours(tid: int) -> bool:
@@ -36,7 +41,7 @@ def is_child_of_ours(tid: int) -> bool:
 
 
 def open_inside(tid: int, path: bytes, flags: int) -> int:
-    """Open `path` (a file of /proc/PID, by number) in the user namespace of task `tid`. Raises OSError."""
+    """Open `path` (to a pin of a file of /proc/PID) in the user namespace of task `tid`. Raises OSError."""
     namespace = os.open(f"/proc/{tid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
     try:
         ours, childs = socket.socketpair()
@@ -65,3 +70,77 @@ def _answer(control: socket.socket, namespace: int, path: bytes, flags: int) -> 
         control.send((error.errno or 5).to_bytes(4, "little"))
     finally:
         os._exit(0)
+
+
+class Inside:
+    """The namespaces, root and directory of a task, held open. Raises OSError."""
+
+    def __init__(self, tid: int, identity: Identity) -> None:
+        self._identity = identity
+        self._held: dict[str, int] = {}
+        try:
+            for name in ("ns/user", "ns/mnt", "ns/pid", "ns/ipc"):
+                self._held[name] = os.open(f"/proc/{tid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+            for name in ("root", "cwd"):
+                self._held[name] = os.open(f"/proc/{tid}/{name}", os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Inside:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of all."""
+        for descriptor in self._held.values():
+            os.close(descriptor)
+        self._held.clear()
+
+    def mount(self, source: bytes, target: bytes, kind: bytes, flags: int, data: bytes | None) -> int:
+        """mount(2) of a new file system there; its device number. Raises OSError."""
+        ours, childs = socket.socketpair()
+        try:
+            if os.fork() == 0:
+                self._mount_there(childs, source, target, kind, flags, data)
+            childs.close()
+            answer, _, _ = receive_descriptors(ours, 16, 0)
+        finally:
+            ours.close()
+            childs.close()
+        number = int.from_bytes(answer[:4], "little") if len(answer) == 12 else errno.EIO
+        if number:
+            raise OSError(number, os.strerror(number))
+        return int.from_bytes(answer[4:], "little")
+
+    def _mount_there(
+        self, control: socket.socket, source: bytes, target: bytes, kind: bytes, flags: int, data: bytes | None
+    ) -> None:
+        """In the child: with all rights over the caller's user namespace, and none beyond it."""
+        number, device = 0, 0
+        try:
+            self._identity.regain()
+            libc.call("setns", self._held["ns/user"], _CLONE_NEWUSER)
+            if kind == b"mqueue":  # is of the IPC namespace of whoever mounts it
+                libc.call("setns", self._held["ns/ipc"], _CLONE_NEWIPC)
+            if kind == b"proc":  # of the PID namespace: of children alone
+                libc.call("setns", self._held["ns/pid"], _CLONE_NEWPID)
+                if os.fork():
+                    os._exit(0)
+            libc.call("setns", self._held["ns/mnt"], _CLONE_NEWNS)
+            os.fchdir(self._held["root"])
+            libc.call("chroot", b".")
+            os.fchdir(self._held["cwd"])
+            libc.call("mount", source, target, kind, flags, data)
+            device = os.stat(target).st_dev
+        except OSError as error:
+            number = error.errno or errno.EIO
+        except BaseException:  # noqa: BLE001 - the engine waits for an answer
+            number = errno.EIO
+        finally:
+            try:
+                control.send(number.to_bytes(4, "little") + device.to_bytes(8, "little"))
+            finally:
+                os._exit(0)

@@ -145,13 +145,15 @@ class Opens:
                     return ANSWERED
                 if c.host_files.serves(name):
                     return self._host_file(identity, task, pin, found, flags, target, judgement)
-                entry = c.reads.settle(task, target, found, judgement)
+                settle = c.reads.settle_apart if resolver.is_memory(pin) else c.reads.settle
+                entry = settle(task, target, found, judgement)
+            own = resolver.own(pin)
             try:
                 opened = c.domains.perform(
-                    lambda: os.open(resolver.number(pin), flags & ~os.O_NOFOLLOW | OURS, dir_fd=self._names)
+                    lambda: os.open(resolver.number(own), flags & ~os.O_NOFOLLOW | OURS, dir_fd=self._names)
                 )
             except BlockingIOError:  # a lease on it (P73)
-                c.blocking.open(identity, task, os.dup(pin), flags & ~WALK, None)
+                c.blocking.open(identity, task, os.dup(own), flags & ~WALK, None)
                 return ANSWERED
         finally:
             os.close(pin)
@@ -216,6 +218,8 @@ class Opens:
         base, owned = resolver.base(task, dirfd, path, in_root=bool(resolve & libc.RESOLVE_IN_ROOT))
         try:
             if resolve:
+                if task.away:
+                    return resolver.pin_restricted(task, base, path, _O_PATH | _CLOEXEC | walk, resolve), -1
                 pin = openat2(base, path, how(_O_PATH | _CLOEXEC | walk, 0, resolve | libc.RESOLVE_NO_MAGICLINKS))
                 try:
                     if (
@@ -226,7 +230,7 @@ class Opens:
                 except BaseException:
                     os.close(pin)
                     raise
-                return pin, -1
+                return resolver.home(task, pin), -1
             pin, held = resolver.pin_from(task, base, path, self._pins[walk], not walk & os.O_NOFOLLOW)
             if walk & os.O_DIRECTORY and not stat.S_ISDIR(stat_or_close(pin).st_mode):
                 os.close(pin)
@@ -340,7 +344,7 @@ class Opens:
                 if name in (b".", b".."):
                     raise OSError(errno.EEXIST if flags & os.O_EXCL else errno.EISDIR, path)
                 try:
-                    pin = os.open(name, _O_PATH | _CLOEXEC | os.O_NOFOLLOW, dir_fd=parent)
+                    pin = c.resolver.entry(task, parent, name)
                 except FileNotFoundError:
                     answer = self._create(identity, task, parent, name, flags, mode)
                     if answer is not None:
@@ -354,11 +358,13 @@ class Opens:
                         if stat.S_ISDIR(found.st_mode):
                             raise OSError(errno.EISDIR, path)
                         origin = (task, dirfd, path) if links else None
+                        if c.resolver.crosses(pin, parent):  # what is mounted there lies elsewhere
+                            return self._write_existing(identity, task, pin, flags, origin=origin)
                         return self._write_existing(identity, task, pin, flags, parent, name, origin=origin)
                     if flags & os.O_NOFOLLOW:
                         raise OSError(errno.ELOOP, path)
                     if c.resolver.in_procfs(found.st_dev):  # a magic link, such as /proc/self/fd/3
-                        there, held = c.resolver.walk(task, parent, name, follow=True)
+                        there, held = c.resolver.walk(task, c.resolver.own(parent), name, follow=True)
                         try:
                             if stat.S_ISDIR(os.fstat(there).st_mode):
                                 raise OSError(errno.EISDIR, path)
@@ -379,11 +385,12 @@ class Opens:
 
     def _parent_of_link(self, task: Task, parent: int, text: bytes) -> tuple[int, bytes]:
         """The directory and last component of a link's text, read from `parent`."""
+        resolver = self._c.resolver
         cut = text.rfind(b"/") + 1
         above, name = text[:cut], text[cut:]
         if not above:
-            return os.dup(parent), name
-        return self._c.resolver.pin_from(task, parent, above, self._pins[os.O_DIRECTORY], True)[0], name
+            return resolver.home(task, os.dup(resolver.own(parent))), name
+        return resolver.pin_from(task, resolver.own(parent), above, self._pins[os.O_DIRECTORY], True)[0], name
 
     def _create_restricted(
         self, identity: int, task: Task, dirfd: int, path: bytes, flags: int, mode: int, resolve: int
@@ -443,9 +450,10 @@ class Opens:
         mask = c.identity.take_mask(c.tasks, task)
         sequence = commit(c, task, CREATE, target, decision, flags=flags, mode=mode, arguments=(mask,))
         wanted = flags | os.O_EXCL | OURS  # O_EXCL follows no link
+        own = c.resolver.own(parent)
         try:
             with Outcome(c, sequence) as outcome:
-                opened = c.domains.perform(lambda: os.open(name, wanted, mode, dir_fd=parent))
+                opened = c.domains.perform(lambda: os.open(name, wanted, mode, dir_fd=own))
                 try:
                     if c.holders is not None:
                         c.holders.writes(task, target, opened)
@@ -475,8 +483,9 @@ class Opens:
             decision = c.authority.demand(task, CREATE, target)
             mask = c.identity.take_mask(c.tasks, task)
             sequence = commit(c, task, CREATE, target, decision, flags=flags, mode=mode, arguments=(mask,))
+            own = c.resolver.own(pin)
             with Outcome(c, sequence):
-                opened = c.domains.perform(lambda: os.open(b".", flags & ~os.O_NOFOLLOW | OURS, mode, dir_fd=pin))
+                opened = c.domains.perform(lambda: os.open(b".", flags & ~os.O_NOFOLLOW | OURS, mode, dir_fd=own))
                 try:
                     if c.holders is not None:
                         c.holders.writes(task, target, opened)

@@ -10,12 +10,13 @@ import os
 import stat
 import struct
 
-from pincer_trace.effects import EXEC, READ
+from pincer_trace.effects import EXEC, READ, WRITE
 from pincer_trace.executor.commit import commit
 from pincer_trace.gateway.resolve import Forbidden
 from pincer_trace.kernel import libc, procfs, table
 from pincer_trace.kernel.notify import Continue
 from pincer_trace.profile import VIEW
+from pincer_trace.twin.authority import Denied
 from pincer_trace.twin.target import Target
 
 TYPE_CHECKING = False
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 _REGISTERS_ONLY = Continue(Continue.REGISTERS_ONLY)  # nothing in memory is decided on
 _FLOOR_HOLDS = Continue(Continue.FLOOR_HOLDS)
 _VERIFIED_AFTER = Continue(Continue.VERIFIED_AFTER)  # a label: what runs has no more rights than what asked (P42, P43)
+_NO_MOUNTS = (
+    "mounts of its own, as bwrap makes them, would give files other names; floor = 'scoped' in a profile allows them"
+)
 _PRIO_USER, _IOPRIO_WHO_USER, _IOPRIO_WHO_PGRP, _PRIO_PGRP = 2, 3, 2, 1
 _IMAGE = struct.Struct(">QQ")
 _MAX_SCRIPTS = 5  # scripts whose interpreter is a script: the kernel's own bound
@@ -57,9 +61,10 @@ class Process:
         }
         for name, count in _NEW_IDENTITY.items():
             handlers[name] = self._sets_ids(count, group="gid" in name)
-        for name in ("setgroups", "capset", "prctl", "unshare"):
+        for name in ("setgroups", "capset", "prctl"):
             handlers[name] = self._changes_identity
         handlers["clone"] = self._clone
+        handlers["unshare"] = self._unshare
         for name in ("prlimit64", "sched_setparam", "sched_setscheduler", "sched_setaffinity", "sched_setattr",
                      "migrate_pages", "move_pages"):  # fmt: skip
             handlers[name] = lambda _i, task, a: self._on_other(a[0])
@@ -76,7 +81,7 @@ class Process:
         try:
             if not path and flags & libc.AT_EMPTY_PATH:
                 base, owned = c.resolver.base(task, dirfd, b"")
-                pin = base if owned else os.dup(base)
+                pin = c.resolver.home(task, base if owned else os.dup(base))
             else:
                 pin = c.resolver.pin(task, dirfd, path, follow=not flags & libc.AT_SYMLINK_NOFOLLOW)
             found = os.fstat(pin)
@@ -159,6 +164,17 @@ class Process:
     def _clone(self, identity: int, task: Task, a: tuple[int, ...]) -> object:
         if a[0] & (table.CLONE_FS | table.CLONE_THREAD) == table.CLONE_FS:
             self._c.tasks.share_places()
+        return self._unshare(identity, task, a)
+
+    def _unshare(self, identity: int, task: Task, a: tuple[int, ...]) -> object:
+        if a[0] & table.CLONE_NEWNS:
+            mounts = self._c.resolver.mounts
+            if mounts is None:
+                try:
+                    self._c.authority.forbid(task, WRITE, Target(b"//mounts"), _NO_MOUNTS)
+                except Denied:
+                    raise OSError(errno.EPERM, "mounts") from None  # as where namespaces are switched off
+            mounts.any = True
         return self._changes_identity(identity, task, a)
 
     def _sets_ids(self, count: int, *, group: bool) -> Handler:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 HARMLESS_DEVICES = frozenset(os.makedev(1, minor) for minor in (3, 5, 7, 8, 9))
 _TTY, _CONSOLE, _PTMX = os.makedev(5, 0), os.makedev(5, 1), os.makedev(5, 2)
 _PTS_MAJORS = range(136, 144)
+_SERVED = (os.makedev(10, 229), os.makedev(10, 203))  # fuse, cuse: whoever serves one decides how long a look takes
+_SERVED_REASON = "it makes file systems whose answers come from the command itself, and may never come"
 
 
 class Reopening:
@@ -49,10 +51,11 @@ class Reopening:
         writes = flags & os.O_ACCMODE != os.O_RDONLY or bool(flags & os.O_TRUNC)
         if kind == stat.S_IFDIR and writes:
             raise OSError(errno.EISDIR, "directory")
-        target = Target(live_name(path, found), descriptor=pin, found=found)
+        apart = c.resolver.is_own_procfs(found.st_dev)
+        target = Target(live_name(path, found), descriptor=pin, found=found, named=apart)
         if c.resolver.in_procfs(found.st_dev):
             try:
-                c.resolver.check_procfs(path, writes=writes)
+                c.resolver.check_procfs(path, device=found.st_dev, writes=writes)
             except Forbidden as forbidden:
                 self._refused_anyway(pin, flags)
                 effect, habit = (WRITE, False) if writes else (READ, path.endswith(b"/environ"))
@@ -61,7 +64,9 @@ class Reopening:
             return self._controlling_terminal(identity, task, flags)
         elif covers(held, flags):
             return self.held(identity, task, pin, flags, found, target)
-        elif kind == stat.S_IFCHR and os.major(found.st_rdev) in _PTS_MAJORS:
+        elif kind == stat.S_IFCHR and found.st_rdev in _SERVED and c.resolver.mounts is not None:
+            c.authority.forbid(task, WRITE if writes else READ, target, _SERVED_REASON)
+        elif kind == stat.S_IFCHR and os.major(found.st_rdev) in _PTS_MAJORS and not c.resolver.is_memory(pin):
             self._check_terminal(task, target, found.st_rdev, WRITE if writes else READ)
         nameless = not path.startswith(b"/") or is_memory(path, found)  # pipes and the like of the tree's own
         if nameless:
@@ -73,7 +78,10 @@ class Reopening:
             decision = c.authority.demand(task, WRITE, target)
             sequence = commit(c, task, WRITE, target, decision, flags=flags)
         else:
-            c.reads.count(c.reads.admit(task, target, found))
+            if c.resolver.is_memory(pin) or apart:
+                c.reads.count(c.reads.settle_apart(task, target, found, c.authority.judge(task, READ, target)))
+            else:
+                c.reads.count(c.reads.admit(task, target, found))
             sequence = None
         if kind == stat.S_IFIFO and not flags & os.O_NONBLOCK and flags & os.O_ACCMODE != os.O_RDWR:
             return self._wait(identity, task, pin, flags & ~WALK, sequence)
@@ -91,7 +99,7 @@ class Reopening:
     def _wait(self, identity: int, task: Task, pin: int, flags: int, sequence: int | None) -> object:
         """Open it in the background, which also writes the outcome."""
         with Outcome(self._c, sequence) as outcome:
-            self._c.blocking.open(identity, task, os.dup(pin), flags, sequence)
+            self._c.blocking.open(identity, task, os.dup(self._c.resolver.own(pin)), flags, sequence)
             outcome.leave_open()
         return ANSWERED
 
@@ -124,6 +132,8 @@ class Reopening:
         number = procfs.stat(task.tid).tty
         if number == 0:
             raise OSError(errno.ENXIO, "/dev/tty")
+        if task.away and number != procfs.stat(os.getppid()).tty:  # of which devpts it is, nothing tells
+            raise OSError(errno.ENXIO, "/dev/tty")
         major, minor = (number >> 8) & 0xFFF, (number & 0xFF) | ((number >> 12) & 0xFFF00)
         device = os.makedev(major, minor)
         if major in _PTS_MAJORS:
@@ -147,7 +157,8 @@ class Reopening:
         """Open the pinned object itself, without a second walk, and give it to the worker."""
         c = self._c
         wanted = flags & ~(os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW) | OURS  # our own link to the pin is to be followed
-        number = c.resolver.number(pin)
+        own = c.resolver.own(pin)
+        number = c.resolver.number(own)
         regular = stat.S_ISREG(found.st_mode)
         # Content is destroyed only once the worker has its descriptor: natively a full table is found out before (P13).
         # Not where a domain of the caller's own may refuse that alone: then it must not have the descriptor (P64).
@@ -164,7 +175,7 @@ class Reopening:
             except BlockingIOError:
                 if not regular or flags & os.O_NONBLOCK:
                     raise
-                c.blocking.open(identity, task, os.dup(pin), flags & ~(os.O_CREAT | os.O_EXCL | WALK), sequence)
+                c.blocking.open(identity, task, os.dup(own), flags & ~(os.O_CREAT | os.O_EXCL | WALK), sequence)
                 outcome.leave_open()
                 return ANSWERED  # a lease on it: waited for elsewhere (P73)
             try:
@@ -182,7 +193,7 @@ class Reopening:
         """A file of procfs: without our own rights over other processes, from where the caller stands (P68, P80)."""
         c = self._c
         path = c.resolver.path_of(pin)
-        owner = process_of(path)
+        owner = process_of(path) if not c.resolver.is_own_procfs(os.fstat(pin).st_dev) else None
         if owner is not None:  # a thread of ours in its domain could not look into it; what always can be opened tells
             self._ask_domain(lambda: os.open(b"/proc/%d/comm" % owner, wanted & os.O_ACCMODE | OURS))
         else:
@@ -190,7 +201,7 @@ class Reopening:
         if path.rpartition(b"/")[2] in namespaces.MAPS and not c.identity.shares_namespace(task):
             if c.identity.privileged and namespaces.is_child_of_ours(task.tid):
                 return c.identity.with_setfcap(lambda: os.open(number, wanted, dir_fd=self._names))
-            return namespaces.open_inside(task.tid, path, wanted)
+            return namespaces.open_inside(task.tid, b"/proc/self/fd/" + number, wanted)
         return c.identity.without_trace(lambda: os.open(number, wanted, dir_fd=self._names))
 
     def _ask_domain(self, opening: Callable[[], int]) -> None:

@@ -109,6 +109,8 @@ class Sockets:
         try:
             what = peers.Socket(own)
             if what.family not in (table.AF_UNIX, table.AF_INET, table.AF_INET6):
+                if c.resolver.mounts is not None:  # under files there is no floor that would hold
+                    return self._bind_netlink(task, own, a)
                 return _FLOOR_HOLDS  # netlink, whose number is the caller's; a path or a port put there later fails
             size = a[2] & 0xFFFFFFFF
             if size > peers.MOST:
@@ -132,6 +134,13 @@ class Sockets:
         finally:
             os.close(own)
 
+    def _bind_netlink(self, task: Task, own: int, a: tuple[int, ...]) -> int:
+        size = a[2] & 0xFFFFFFFF
+        if size > peers.MOST:
+            raise OSError(errno.EINVAL, "address")
+        address = self._c.tasks.read_bytes(task, a[1], size) if size else b""
+        return libc.call("bind", own, address, len(address))
+
     def _bind_path(self, task: Task, own: int, what: peers.Socket, address: bytes, path: bytes) -> int:
         c = self._c
         parent, name = c.resolver.parent(task, libc.AT_FDCWD, path)
@@ -146,7 +155,10 @@ class Sockets:
                 raise OSError(errno.ENOENT, path)
             target = Target(join(c.resolver.path_of(parent), name), parent=parent, name=name.rstrip(b"/"))
             directory = c.tasks.directory(task)
-            if not self._is_verbatim(directory, path, parent):
+            there = c.resolver.own(parent)
+            if task.away or there != parent:  # from here the worker's own words would lead to another place
+                address = table.AF_UNIX.to_bytes(2, "little") + b"/proc/self/fd/%d/%s\0" % (there, name)
+            elif not self._is_verbatim(directory, path, parent):
                 c.authority.forbid(
                     task, BIND, target, "a socket is not bound by way of /proc: the name means another there"
                 )

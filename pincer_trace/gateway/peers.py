@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MOST = 128  # bytes of a struct sockaddr_storage, the longest that a call takes
 _FAMILY = 2  # bytes of the family in front
+_SO_NETNS_COOKIE = 71
 _UNIX_MOST = 110  # struct sockaddr_un
 _INET_LEAST, _INET6_LEAST, _SCOPE_END = 16, 24, 28
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
@@ -52,6 +53,16 @@ class Socket:
         asked = socket.socket(fileno=self._descriptor)
         try:
             return not asked.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
+        finally:
+            asked.detach()
+
+    def network(self) -> bytes:
+        """What no other network namespace has; b"" before Linux 5.14, which cannot tell. See socket(7)."""
+        asked = socket.socket(fileno=self._descriptor)
+        try:
+            return asked.getsockopt(socket.SOL_SOCKET, _SO_NETNS_COOKIE, 8)
+        except OSError:
+            return b""
         finally:
             asked.detach()
 

@@ -18,6 +18,7 @@ from pincer_trace.kernel.notify import Gone
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pincer_trace.executor.identity import Credentials
+    from pincer_trace.gateway.mounts import Mounts
     from pincer_trace.kernel.fastpath import FastPath
     from pincer_trace.kernel.notify import Listener
 
@@ -34,6 +35,7 @@ class Task:
     """One thread of the worker's tree. Descriptors are -1 until needed."""
 
     __slots__ = (
+        "away",
         "credentials",
         "cwd",
         "executable",
@@ -42,6 +44,7 @@ class Task:
         "introduced",
         "mem",
         "pidfd",
+        "quick",
         "subject_or_empty",
         "tgid_or_zero",
         "tid",
@@ -61,6 +64,8 @@ class Task:
         self.pidfd = -1
         self.cwd = -1
         self.umask = -1
+        self.away = False  # its paths begin at another root than ours
+        self.quick = True  # neither that nor its directory is on a mount of the run's own: it has the hot path
         self.introduced = False  # to the ledger, with the process it is of
         self.subject_or_empty = subject
 
@@ -113,11 +118,13 @@ class Tasks:
         self.shared_cwd: set[int] = set()
         self._shared_umask: set[int] = set()
         self._alone = True  # no process shares these with another
+        self._settled = True  # the root of each task is the one that was seen
         with open("/proc/sys/kernel/pid_max", "rb") as limit_file:
             # No machine forks 10^5 times a second: a number cannot come round within this time (seconds).
             self._lifetime = min(1.0, int(limit_file.read()) / 100_000)
         self._sweep_at = 0.0
         self.starts = Starts()
+        self.mounts: Mounts | None = None  # the run's own, where it may have some
 
     def attach(self, fast: FastPath) -> None:
         """From now on this fast path knows the tasks too."""
@@ -144,11 +151,15 @@ class Tasks:
             if error.errno in (errno.ENOENT, errno.ESRCH) or not self._listener.valid(identity):
                 raise Gone from None
             raise Unreadable("its program cannot be read (execute-only), so its calls cannot be either") from None
+        mounts = self.mounts if self.mounts is not None and self.mounts.any else None
+        away = False
         try:
             try:
-                executable = os.readlink(b"/proc/%d/exe" % tid)
+                executable = os.readlink(b"/proc/%d/exe" % tid) if mounts is None else mounts.executable(tid)
             except OSError:
                 executable = b""
+            if mounts is not None:
+                away = mounts.is_away(tid)
             if tid in self.starts.awaited and not self.starts.verify(tid):
                 raise Impostor(executable)
             if not self._listener.valid(identity):  # after the open, before any use: else another task's (P2)
@@ -163,9 +174,10 @@ class Tasks:
             number = self._executables[executable] = self._next_executable
             self._next_executable += 1
         # While an exec is on its way this memory can become another program's at any moment: for this call only (P94).
-        lifetime = 0.0 if tid in self.starts.awaited else self._lifetime
+        lifetime = self._lifetime if self._settled and tid not in self.starts.awaited else 0.0
         task = self._table[tid] = Task(tid, mem, executable, number, now + lifetime)
-        if self._fast is not None:
+        task.away, task.quick = away, not away
+        if self._fast is not None and task.quick:
             self._fast.task(tid, number, mem, task.expires)
         return task
 
@@ -188,6 +200,14 @@ class Tasks:
             living = {t for t in self.shared_cwd if t == _EVERYBODY or os.path.exists(f"/proc/{t}")}
             self.shared_cwd.intersection_update(living)
             self._shared_umask = {tgid for tgid in self._shared_umask if os.path.exists(f"/proc/{tgid}")}
+
+    def has_quick(self, task: Task) -> bool:
+        """Whether a path of this task is where our own walk of it leads, so that the hot path may make it."""
+        if self.mounts is None or not self.mounts.any:
+            return True
+        if task.quick and task.cwd < 0:
+            self.directory(task)
+        return task.quick
 
     def close(self) -> None:
         """Forget all."""
@@ -273,12 +293,16 @@ class Tasks:
     def directory(self, task: Task) -> int:
         """The worker's working directory, O_PATH; the table's to close."""
         if task.cwd >= 0:
-            if self._alone and (not self.shared_cwd or task.tgid not in self.shared_cwd):
+            if task.quick and self._alone and (not self.shared_cwd or task.tgid not in self.shared_cwd):
                 return task.cwd
             os.close(task.cwd)
             task.cwd = -1
         task.cwd = os.open(f"/proc/{task.tid}/cwd", _O_PATH)
-        if self._fast is not None and not self.shared_cwd:
+        if task.quick and self.mounts is not None and self.mounts.any and not self.mounts.is_ours(task.cwd):
+            task.quick = False
+            if self._fast is not None:
+                self._fast.forget(task.tid)
+        if task.quick and self._fast is not None and not self.shared_cwd:
             self._fast.directory(task.tid, task.cwd)
         return task.cwd
 
@@ -310,6 +334,15 @@ class Tasks:
         if task.umask < 0 or not self._alone or (self._shared_umask and task.tgid in self._shared_umask):
             task.umask = procfs.status(task.tid).umask
         return task.umask
+
+    def changes_places(self, task: Task) -> None:
+        """A task is about to mount, unmount, or get another root. No pin of ours may keep a mount.
+
+        Who shares its root with others may call before it has changed: from now on nothing is remembered of tasks.
+        """
+        if not self._alone or procfs.status(task.tid).threads > 1:
+            self._settled = False
+        self.close()
 
     def changes_mask(self, task: Task, mask: int) -> None:
         """A umask of this task is about to run."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Sockets = dict[int, table.Types | None]
 
-FORMAT = 5  # part of the cache key: bump when the guard or the translation changes
+FORMAT = 6  # part of the cache key: bump when the guard or the translation changes
 
 _LD_NR = (0x20, 0, 0, 0)  # BPF_LD | BPF_W | BPF_ABS, offset of seccomp_data.nr
 _LD_ARCH = (0x20, 0, 0, 4)
@@ -35,7 +35,7 @@ _NOTIFY = 0x7FC00000
 _ALLOW = 0x7FFF0000
 
 
-def compile_filter(*, udp: bool = False, tracing: bool = True) -> bytes:
+def compile_filter(*, udp: bool = False, tracing: bool = True, mounting: bool = False) -> bytes:
     """The whole program for this machine: an array of `struct sock_filter` (8 bytes each, native order).
 
     Raises UserError when libseccomp is missing.
@@ -44,7 +44,7 @@ def compile_filter(*, udp: bool = False, tracing: bool = True) -> bytes:
         sockets, rules = table.SOCKETS_WITH_UDP, table.REGISTER_RULES
     else:
         sockets, rules = table.SOCKETS, table.REGISTER_RULES_WITHOUT_UDP
-    return guard(table.machine(), sockets, tracing=tracing) + _libseccomp(rules)
+    return guard(table.machine(), sockets, tracing=tracing) + _libseccomp(rules, mounting=mounting)
 
 
 def guard(architecture: str, sockets: Sockets = table.SOCKETS, *, tracing: bool = True) -> bytes:
@@ -114,7 +114,7 @@ def _refuse(name: str) -> tuple[int, int, int, int]:
     return (_RET, 0, 0, 0x00050000 | getattr(errno, name))
 
 
-def _libseccomp(rules: tuple[table.RegisterRule, ...]) -> bytes:
+def _libseccomp(rules: tuple[table.RegisterRule, ...], *, mounting: bool) -> bytes:
     try:
         import pyseccomp
     except (ImportError, RuntimeError, OSError) as error:
@@ -123,7 +123,7 @@ def _libseccomp(rules: tuple[table.RegisterRule, ...]) -> bytes:
     program.set_attr(pyseccomp.Attr.CTL_OPTIMIZE, 2)  # a binary tree instead of a list (libseccomp 2.5)
     program.set_attr(pyseccomp.Attr.ACT_BADARCH, _RET_ENOSYS)
     numbers = {}
-    for row in table.load().values():
+    for row in table.load(mounting=mounting).values():
         numbers[row.name] = row.number
         if row.disposition in ("notify", "refuse"):
             program.add_rule(_action(f"{row.disposition}:{row.detail}"), row.number)
@@ -154,8 +154,10 @@ def _condition(index: int, mask: int, value: int, equal: bool) -> pyseccomp.Arg:
     return Arg(index, MASKED_EQ, mask, value) if equal else Arg(index, NE, value)
 
 
-def load_filter(cache_directory: str | None, *, udp: bool = False, tracing: bool = True) -> bytes:
-    """The program for this machine, with UDP sockets and ptrace or without.
+def load_filter(
+    cache_directory: str | None, *, udp: bool = False, tracing: bool = True, mounting: bool = False
+) -> bytes:
+    """The program for this machine, with UDP sockets, ptrace and mounts or without.
 
     From the cache when a private one of this version is there (saves 50 ms).
     """
@@ -165,13 +167,13 @@ def load_filter(cache_directory: str | None, *, udp: bool = False, tracing: bool
 
     with open(table.__file__, "rb") as source:
         key = openssl_sha256(
-            b"%d %d %d %s %s" % (FORMAT, udp, tracing, __version__.encode(), source.read())
+            b"%d %d %d %d %s %s" % (FORMAT, udp, tracing, mounting, __version__.encode(), source.read())
         ).hexdigest()
     if cache_directory is not None:
         kept = cache.read(cache_directory, f"filter-{key}")
         if kept is not None:
             return kept
-    program = compile_filter(udp=udp, tracing=tracing)
+    program = compile_filter(udp=udp, tracing=tracing, mounting=mounting)
     if cache_directory is not None:
         cache.write(cache_directory, f"filter-{key}", program)
     return program

@@ -70,6 +70,12 @@ class Floor:
         except OSError:
             return cls(0)
 
+    def without_files(self) -> Floor:
+        """The same of TCP and scopes alone: a domain with any file right lets nobody mount (P25)."""
+        other = Floor(self.abi)
+        other.handled_fs = 0
+        return other
+
     def restrict(self) -> None:
         """Put the calling thread and its future children in the domain. Needs no_new_privs. Raises OSError."""
         self._restrict(self.handled_fs, self.handled_net)
@@ -80,7 +86,7 @@ class Floor:
             self._restrict(self.handled_fs | EXECUTE | (IOCTL_DEV if self.abi >= 5 else 0), self.handled_net, ports)
 
     def _restrict(self, handled_fs: int, handled_net: int, ports: Sequence[int] = ()) -> None:
-        if not handled_fs:
+        if not (handled_fs or handled_net or self.scoped):
             return
         import os
 

@@ -215,7 +215,9 @@ class _Statx(ctypes.Structure):
         ("_before", ctypes.c_byte * 0x4C),
         ("birth_seconds", ctypes.c_int64),
         ("birth_nanoseconds", ctypes.c_uint32),
-        ("_after", ctypes.c_byte * 0xA4),
+        ("_between", ctypes.c_byte * 0x34),
+        ("mount", ctypes.c_uint64),
+        ("_after", ctypes.c_byte * 0x68),
     )
 
 
@@ -242,7 +244,7 @@ def object_identity(directory: int, name: bytes = b"") -> bytes:
     return data[_HANDLE.size : _HANDLE.size + _HANDLE.unpack_from(data)[0]]
 
 
-_STATX_BTIME = 0x800
+_STATX_BTIME, _STATX_MNT_ID = 0x800, 0x1000
 
 
 def birth_time(directory: int, name: bytes = b"") -> int:
@@ -256,3 +258,26 @@ def birth_time(directory: int, name: bytes = b"") -> int:
         return 0
     born: int = found.birth_seconds * 1_000_000_000 + found.birth_nanoseconds
     return born
+
+
+def mount_id(descriptor: int) -> int:
+    """The mount through which it was opened, as mountinfo counts them: no other one has it while it is open.
+
+    Raises OSError. See statx(2), Linux 5.8.
+    """
+    found = _Statx()
+    _plain("statx", descriptor, b"", AT_EMPTY_PATH, _STATX_MNT_ID, ctypes.byref(found))
+    if not found.mask & _STATX_MNT_ID:
+        raise OSError(errno.EOPNOTSUPP, "mount id")
+    mount: int = found.mount
+    return mount
+
+
+_STATFS_SIZE, _FSID = 120, slice(56, 64)
+
+
+def file_system(descriptor: int) -> tuple[int, bytes]:
+    """The type (a magic number) and the id of the file system that it lies on. Raises OSError. See statfs(2)."""
+    found = ctypes.create_string_buffer(_STATFS_SIZE)
+    _plain("fstatfs", descriptor, found)
+    return int.from_bytes(found.raw[:8], "little"), found.raw[_FSID]

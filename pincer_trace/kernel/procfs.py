@@ -135,12 +135,46 @@ def is_below(pid: int, ancestor: int) -> bool:
 
 def mounts() -> list[tuple[bytes, bytes, bytes, bytes]]:
     """(device, root inside of its file system, mount point, type) of every mount, the last one on top."""
-    rows = []
-    for line in read("/proc/self/mountinfo").splitlines():
+    return [(row.device, row.root, row.point, row.kind) for row in mount_rows("self").values()]
+
+
+class Mount:
+    """A line of mountinfo: `device`, `root` inside of its file system, mount `point` from the reader's root, `kind`."""
+
+    __slots__ = ("device", "kind", "point", "root")
+
+    def __init__(self, line: bytes) -> None:
         head, _, tail = line.partition(b" - ")
         fields = head.split(b" ")
-        rows.append((fields[2], _unescaped(fields[3]), _unescaped(fields[4]), tail.split(b" ")[0]))
-    return rows
+        self.device = fields[2]
+        self.root, self.point = _unescaped(fields[3]), _unescaped(fields[4])
+        self.kind = tail.split(b" ")[0]
+
+
+def mount_rows(process: str) -> dict[int, Mount]:
+    """Every mount that a process can reach, by its id, in their order. Raises OSError."""
+    lines = read(f"/proc/{process}/mountinfo").splitlines()
+    return {int(line.partition(b" ")[0]): Mount(line) for line in lines}
+
+
+def mount_row(tid: int, identity: int) -> Mount | None:
+    """The one of that id, if the task can reach it. Raises OSError."""
+    text = b"\n" + read(f"/proc/{tid}/mountinfo")
+    at = text.find(b"\n%d " % identity)
+    return Mount(text[at + 1 :].partition(b"\n")[0]) if at >= 0 else None
+
+
+def numbers(pid: int) -> list[int]:
+    """The numbers of a process in its PID namespaces, from ours inwards. Raises OSError."""
+    return numbers_in(read(f"/proc/{pid}/status"))
+
+
+def numbers_in(status: bytes) -> list[int]:
+    """The same from the text of a /proc/PID/status, of whatever PID namespace that is. Raises OSError."""
+    for line in status.split(b"\n"):
+        if line.startswith(b"NSpid:"):
+            return [int(number) for number in line.split()[1:]]
+    raise OSError(errno.ENOENT, "NSpid")
 
 
 def _unescaped(text: bytes) -> bytes:

@@ -53,6 +53,7 @@ NOTHING_ALLOWS = "no rule allows it"
 ENFORCE, OBSERVE = "enforce", "observe"
 
 UDP_REFUSED, UDP_UNPOLICED = "refused", "unpoliced"
+FLOOR_FULL, FLOOR_SCOPED = "full", "scoped"
 
 
 class Facts:
@@ -237,17 +238,18 @@ class Decision:
 
 
 class Settings:
-    """What a profile says beside its rules. `floor`: "full" is the kernel floor under every file effect; `hold`: for
-    how many seconds a call waits for a person's answer; `udp`: whether there are UDP sockets, whose receivers nothing
-    can judge; `mode`: "observe" where the rules refuse nothing, and what they would refuse is recorded; `view`: how
-    much a view of a secret tells; `pass_env`: variables that the command gets although they hold credentials.
+    """What a profile says beside its rules. `floor`: "full" is the kernel floor under every file effect, "scoped" has
+    none under files, so that the command can mount; `hold`: for how many seconds a call waits for a person's answer;
+    `udp`: whether there are UDP sockets, whose receivers nothing can judge; `mode`: "observe" where the rules refuse
+    nothing, and what they would refuse is recorded; `view`: how much a view of a secret tells; `pass_env`: variables
+    that the command gets although they hold credentials.
     """
 
     __slots__ = ("floor", "hold", "mode", "pass_env", "udp", "view")
 
     def __init__(
         self,
-        floor: str = "full",
+        floor: str = FLOOR_FULL,
         hold: float = 30.0,
         udp: str = UDP_REFUSED,
         mode: str = ENFORCE,

@@ -30,7 +30,8 @@ _KEYS: dict[object, dict[str, str]] = {
         "nobody in the run traces processes or reads their memory.",
     },
     source.SettingsTable: {
-        "floor": "What the kernel refuses to the command by itself, whatever we do.",
+        "floor": "What the kernel refuses to the command by itself, whatever we do: every file effect, too; or, "
+        "`scoped`, not those, so that the command can make mounts of its own, as `bwrap` does.",
         "hold": "For how many seconds a call waits for an answer, with `--confirm ask`.",
         "udp": "Whether there are UDP sockets, whose receivers nothing can judge.",
         "mode": "`observe`: the rules refuse nothing; what they would refuse is done and recorded.",

@@ -83,7 +83,7 @@ class SinkTable(msgspec.Struct, forbid_unknown_fields=True):
 class SettingsTable(msgspec.Struct, forbid_unknown_fields=True):
     """`[settings]`."""
 
-    floor: Literal["full"] | None = None
+    floor: Literal["full", "scoped"] | None = None
     hold: Annotated[float, msgspec.Meta(ge=1, le=600)] | None = None  # seconds
     udp: Literal["refused", "unpoliced"] | None = None
     mode: Literal["enforce", "observe"] | None = None

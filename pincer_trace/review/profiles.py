@@ -171,7 +171,7 @@ def diff(one: str, other: str, command: str | None) -> int:
 
 def _settings_that_differ(one: Settings, other: Settings) -> Iterator[str]:
     """What opens or closes something that no rule is about."""
-    for name in ("mode", "udp"):
+    for name in ("mode", "floor", "udp"):
         values = getattr(one, name), getattr(other, name)
         if values[0] != values[1]:
             yield f"settings: {name} {' -> '.join(values)}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 
-from pincer_trace.effects import READ
+from pincer_trace.effects import CHANGES, READ
 from pincer_trace.gateway.request import Claim
 from pincer_trace.ledger import LedgerFull
 from pincer_trace.paths import display
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from pincer_trace.gateway.aliases import Aliases
     from pincer_trace.gateway.gitconfig import Witness
+    from pincer_trace.gateway.mounts import Mounts
     from pincer_trace.gateway.provenance import Provenance
     from pincer_trace.gateway.request import Request
     from pincer_trace.gateway.tasks import Task
@@ -165,6 +166,7 @@ class Authority:
         self.denials: Denials | None = None  # what the worker is told
         self.announce: Callable[[int, str, bytes, str], None] = _nobody  # record, effect, path, reason of a new denial
         self.intent: Intent | None = None  # the model that is asked too
+        self.mounts: Mounts | None = None  # the run's own, where it may have some
         self.met: Callable[[], None] = _nothing  # something turned out to be read as a view
         self.sunk: Callable[[Task, Target, bytes, Sink], None] = _used  # who is about to read as a sink, of what name
         self._notification = 0
@@ -213,6 +215,13 @@ class Authority:
         """The same for who can give a view: that may be the verdict. From then on the object is protected by itself."""
         self._judge_first()
         claim = Claim.of(effect, target)
+        if self.mounts is not None and self.mounts.any:
+            if self.mounts.is_memory(target.descriptor if target.descriptor >= 0 else target.parent):
+                return Judgement(
+                    claim, target, self.left.of_the_run(claim, target), self.right.of_the_run(claim, target)
+                )
+            if effect in CHANGES:
+                self.mounts.check_writable(target.parent, target.descriptor, needs=target.needs)
         arrives, named = target.arrives, target.named
         left = self.left.judge(task, claim, arrives=arrives, named=named, marked=target.marked, lies=target.lies)
         right = self.right.judge(task, claim, target, witness)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pincer_trace.twin.target import Target
 
 HELD = "the caller holds a descriptor with this access"
+MEMORY = "a file system that was mounted for this run alone, and is memory of it"
 
 
 class Evaluator:
@@ -54,6 +55,10 @@ class Evaluator:
     def held(self, claim: Claim, target: Target) -> Decision:
         """The caller has this access already, by a descriptor: what is done adds nothing to it."""
         return self.cast(claim, Decision(ALLOW, None, HELD))
+
+    def of_the_run(self, claim: Claim, target: Target) -> Decision:
+        """It lies on a file system that the run has had mounted, which ends with it: nobody else ever sees it."""
+        return self.cast(claim, Decision(ALLOW, None, MEMORY))
 
     def below(self, claim: Claim, target: Target) -> Decision:
         """The verdict on a symbolic link of this name for what it would put in a protected place below it."""

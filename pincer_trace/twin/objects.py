@@ -256,6 +256,13 @@ class ObjectEvaluator(Evaluator):
             return self.cast(claim, mismatch(contradiction))
         return super().held(claim, target)
 
+    def of_the_run(self, claim: Claim, target: Target) -> Decision:
+        """The same, where the name and the object are what is seen here."""
+        contradiction = self._contradiction(claim, target)
+        if contradiction:
+            return self.cast(claim, mismatch(contradiction))
+        return super().of_the_run(claim, target)
+
     def _contradiction(self, claim: Claim, target: Target) -> str:
         """In what the claim is not what is seen here; empty if in nothing."""
         if target.parent >= 0:

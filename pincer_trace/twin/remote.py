@@ -127,6 +127,8 @@ class RemoteEvaluator:
         """The caller has this access already, by a descriptor: it looks at the object alone."""
         return self._verdict("held", b"", claim, target, None)
 
+    of_the_run = held  # it knows of no file systems of the run's own
+
     def below(self, claim: Claim, target: Target) -> Decision:
         """Its verdict on a link for what that would put in a protected place below its name."""
         return self._verdict("below", b"", claim, target, None)

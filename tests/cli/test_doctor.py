@@ -101,7 +101,7 @@ def test_p6_a_nested_run_is_told(program):
     ("call", "missing", "status"),
     [
         ("landlock_create_ruleset", {"landlock"}, 0),
-        ("landlock_restrict_self", {"landlock", "landlock-net", "landlock-scope"}, 0),
+        ("landlock_restrict_self", {"landlock", "landlock-net", "landlock-scope", "mounts"}, 0),
         ("pidfd_getfd", {"listener", "notification", "task memory", "killable wait", "injection"}, 1),
         ("seccomp", {"filter", "listener", "notification", "task memory", "killable wait", "injection"}, 1),
     ],

@@ -176,6 +176,27 @@ def test_p61_every_register_rule(program: list[bpf.Instruction]) -> None:
     assert {rule.name for rule in table.REGISTER_RULES_WITHOUT_UDP} >= seen.keys()
 
 
+def test_p25_where_the_command_may_mount(program: list[bpf.Instruction]) -> None:
+    """The same filter but for the calls about mounts and roots, which are all paused; newer ones are missing."""
+    mounting = bpf.decode(compiler.compile_filter(mounting=True))
+    arch = table.AUDIT_ARCH[table.machine()]
+    old, new = table.load(), table.load(mounting=True)
+    changed = {row.name for number, row in new.items() if row.detail != old[number].detail}
+    assert {"mount", "umount2", "pivot_root", "chroot", "fsopen", "move_mount", "open_tree"} <= changed
+    for number in range(480):
+        row = new.get(number)
+        data = bpf.data(number, arch, [random.Random(number).getrandbits(64)] * 6)
+        if row is not None and row.name in changed:
+            assert bpf.run(mounting, data) in (bpf.NOTIFY, bpf.ERRNO | errno.ENOSYS), row.name
+            assert bpf.run(mounting, data) == expected(new, number, [0] * 6)
+        elif row is None or row.disposition != "registers":
+            assert bpf.run(mounting, data) == bpf.run(program, data), number
+        else:
+            for arguments in [[0] * 6, *register_classes(row.name)]:
+                data = bpf.data(number, arch, arguments)
+                assert bpf.run(mounting, data) == bpf.run(program, data), (row.name, arguments)
+
+
 def test_p61_each_rule_is_reached(program: list[bpf.Instruction]) -> None:
     rows = {row.name: row for row in table.load().values()}
     arch = table.AUDIT_ARCH[table.machine()]
