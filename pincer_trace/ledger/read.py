@@ -27,6 +27,7 @@ LOOK_AHEAD = 10_000  # records to wait for an outcome before it is looked for
 LONGEST = 1 << 22  # bytes of a line: no record of ours comes near
 MOST_TORN = 10_000  # damaged lines that are told one by one
 DECISIONS = frozenset({"intent", "denied", "failure", "reads"})
+ALLOWED = frozenset({"intent", "reads"})  # of them
 KEYS = (
     "seq",
     "time",

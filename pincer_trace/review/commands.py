@@ -46,7 +46,7 @@ def _options_of_runs(command: _Command) -> _Command:
 
 
 @click.command()
-@click.argument("effect", metavar="EFFECT|SEQ")
+@click.argument("effect", metavar="[EFFECT|SEQ]", required=False)
 @click.argument("target", metavar="TARGET|[SESSION]", required=False)
 @_profile_option
 @click.option("--command", metavar="PROGRAM", help="As in a run of PROGRAM: some rules are for one program only.")
@@ -56,7 +56,7 @@ def _options_of_runs(command: _Command) -> _Command:
 def why(
     ctx: click.Context,
     /,
-    effect: str,
+    effect: str | None,
     target: str | None,
     profile: str | None,
     command: str | None,
@@ -66,17 +66,17 @@ def why(
     """Explain what would be decided, or a record of the log.
 
     What would be decided about EFFECT on TARGET: a path, or //HOST:PORT for connect. Or what was decided in
-    record SEQ, a number as `log` shows it, of SESSION, which is as there. The exit status is 0 if it is, or was,
-    allowed, else 1.
+    record SEQ, a number as `log` shows it, of SESSION, which is as there. Without both, the last refusal of the
+    last run. The exit status is 0 if it is, or was, allowed, else 1.
     """
     from pincer_trace.cli import NAME, places_for, refuse_effect
     from pincer_trace.profile import Overlay, load
     from pincer_trace.profile.chosen import profile_for
     from pincer_trace.profile.show import explain
-    from pincer_trace.review.why import explained, find, foretold, heading
+    from pincer_trace.review.why import explained, find, foretold, heading, last_refusal
     from pincer_trace.twin.foresight import PathFacts
 
-    if effect.isascii() and effect.isdecimal():
+    if effect is None or (effect.isascii() and effect.isdecimal()):
         for name in ("profile", "command", *overlay):
             if ctx.get_parameter_source(name) is not _DEFAULT:
                 option = "--" + name.replace("_", "-")
@@ -86,9 +86,9 @@ def why(
 
         path = read.find_session(target, session_dir)
         with of_ledger(path) as progress:
-            record = find(path, int(effect), progress.tell)
+            record = last_refusal(path, progress.tell) if effect is None else find(path, int(effect), progress.tell)
         _print_rows(*heading(record), explained(path, record))
-        return 0 if record["kind"] in ("intent", "reads") else 1
+        return 0 if record["kind"] in read.ALLOWED else 1
     if effect not in effects.EFFECTS:
         refuse_effect(effect)
     if target is None:

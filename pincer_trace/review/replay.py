@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pincer_trace import paths
 from pincer_trace.effects import READ, RENAME, SYMLINK
-from pincer_trace.ledger.read import decisions, raw
+from pincer_trace.ledger.read import ALLOWED, decisions, raw
 from pincer_trace.profile import ALLOW, CONFIRM, DENY, VIEW, Decision
 from pincer_trace.profile.model import STRICTNESS
 from pincer_trace.review import words
@@ -285,7 +285,7 @@ class Coverage(Replay):
 
     def _add(self, record: Record, count: int) -> None:
         self.decisions += count
-        if record["kind"] not in ("intent", "reads"):
+        if record["kind"] not in ALLOWED:
             self.left += count
             return
         now = self._judge.decide(record)

@@ -7,7 +7,7 @@ import time
 
 from pincer_trace import paths
 from pincer_trace.errors import UserError
-from pincer_trace.ledger.read import DECISIONS, UNKNOWN, decisions, raw, read_records
+from pincer_trace.ledger.read import ALLOWED, DECISIONS, UNKNOWN, decisions, raw, read_records
 from pincer_trace.ledger.show import confirmed_by, shown_as, told_apart, votes
 from pincer_trace.profile import ALLOW, CONFIRM
 from pincer_trace.profile.show import explain
@@ -111,6 +111,20 @@ def find(path: str, number: int, tell: Tell | None = None) -> Record:
     if kind and kind not in DECISIONS:
         raise UserError(f"record {number} of {where} is no decision but the line `{paths.display(kind)}`")
     raise UserError(f"{where} has no record {number}: its last one is {last}; `pincer-trace log` lists them")
+
+
+def last_refusal(path: str, tell: Tell | None = None) -> Record:
+    """The last thing that was refused in the session's directory `path`, `tell` as for `read_records`.
+
+    Raises `UserError`.
+    """
+    last: Record | None = None
+    for decision in decisions(path, tell=tell):
+        if decision["kind"] not in ALLOWED and not decision.get("expected"):
+            last = decision
+    if last is None:
+        raise UserError(f"nothing was refused in {paths.display(os.path.basename(path))}; `pincer-trace log` lists it")
+    return last
 
 
 def _answer(record: Record) -> str:

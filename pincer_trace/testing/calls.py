@@ -84,7 +84,7 @@ class Call:
     @property
     def allowed(self) -> bool:
         """Whether it was let pass, whatever the kernel then said."""
-        return self.raw["kind"] in ("intent", "reads")
+        return self.raw["kind"] in read.ALLOWED
 
     @property
     def viewed(self) -> bool:

@@ -182,6 +182,22 @@ def test_numbers_that_are_no_decision(made, program):
         assert said in done.stderr and done.stderr.count("\n") == 1
 
 
+def test_alone_it_explains_the_last_refusal(made, program):
+    one = made()
+    where = ("--session-dir", os.path.dirname(one.session.path))
+    one.allow("write", one.at("a"))
+    nothing = program("why", *where)
+    assert (nothing.returncode, nothing.stdout, nothing.stderr.count("\n")) == (125, "", 1)
+    assert "nothing was refused" in nothing.stderr
+    one.deny("write", one.at("b"))
+    one.deny("write", one.at("c"))
+    one.deny("write", one.at("known"), expected=True)
+    one.allow("write", one.at("d"))
+    one.ledger.close(0, 0)
+    done = program("why", *where)
+    assert done.returncode == 1 and explanation(done)[""].split() == ["deny", "write", f"{one.work}/c"]
+
+
 @pytest.mark.parametrize(
     "option", [("-p", "default"), ("--protect", "/x"), ("--allow-write", "/x"), ("--command", "ls")]
 )
