@@ -44,7 +44,8 @@ _PIN_DIRECTORY = libc.how(os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)
 _QUEUES = b"/dev/mqueue/"
 _DATAGRAM = 2
 _UDP_REASON = (
-    "UDP names its receivers where nothing can judge them: udp = 'unpoliced' in a profile's [settings] opens it"
+    "UDP names its receivers where nothing can judge them: udp = 'unpoliced' in a profile's [settings] opens it; "
+    "programs that look names up by it (musl) find those that rules and /etc/hosts list"
 )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -343,6 +344,54 @@ def test_p83_real_clients_by_name(runner: support.Runner) -> None:
     assert said.keys() == there.keys() and all(text.startswith("from ") for text in said.values()), result
     result.trace.assert_no_network(but=[f"//{name}:80" for name in zone])
     assert result.trace.peers[0].program == "curl"
+
+
+BY_UDP = r"""
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+int main(int count, char **names) {
+    for (int i = 1; i < count; i++) {
+        struct addrinfo wanted = {.ai_socktype = SOCK_STREAM}, *found;
+        char text[99] = "";
+        if (!getaddrinfo(names[i], "80", &wanted, &found))
+            for (int error = 1; found && error; found = found->ai_next) {
+                int s = socket(found->ai_family, SOCK_STREAM, 0);
+                error = connect(s, found->ai_addr, found->ai_addrlen);
+                snprintf(text, sizeof text, "%s", error ? strerror(errno) : "from");
+                if (!error && write(s, "GET / HTTP/1.0\r\n\r\n", 18) == 18)
+                    while (read(s, text, sizeof text) > 0);
+                close(s);
+            }
+        printf("%s: %s\n", names[i], text[0] ? text : "no such name");
+    }
+}
+"""
+
+
+def test_p83_a_static_program_of_musl_finds_the_names_that_are_listed(runner: support.Runner) -> None:
+    """In rules and /etc/hosts: it asks by UDP alone, which fails at once, and is told why."""
+    if shutil.which("musl-gcc") is None:
+        pytest.skip("musl-gcc is missing (Debian package musl-tools)")
+    program = runner.work / "lookup"
+    source = give(runner, runner.work / "lookup.c", BY_UDP.encode())
+    subprocess.run(["musl-gcc", "-static", "-o", program, source], check=True)
+    there = ("10.1.2.3", "10.1.2.4")
+    internet = Internet(runner, ZONE, [*SERVERS, *((each, 80) for each in there)], OWN, there, LISTED)
+    names = ["api.test", "six.test", "db.internal", "db", "x.wild.test", "other.test"]
+    result = internet.supervise(
+        [str(program), *names], options=("--quiet", "--allow-net", "{api,six}.test:80,*.wild.test:80,db.internal:80")
+    )
+    said = dict(line.split(": ", 1) for line in result.out.splitlines() if ": " in line)
+    assert said["api.test"].startswith("HTTP/1.0 200") and said["db.internal"].startswith("HTTP/1.0 200"), result
+    assert said["db"] == "Permission denied"
+    assert said["x.wild.test"] == said["other.test"] == "no such name"
+    assert {entry["path"] for entry in result.denied()} == {"//db:80", "//udp"}
+    assert all("musl" in entry["reason"] for entry in result.denied() if entry["path"] == "//udp")
 
 
 ASKED = """
