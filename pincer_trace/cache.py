@@ -1,13 +1,22 @@
 """A private cache of compiled things (filter, profiles), so that a start need not compile.
 
 An entry is trusted as the installed package is: the directory is the user's own, mode 0700, and the
-supervisor's state directory is closed to every worker (hazard P81).
+supervisor's state directory is closed to every worker (hazard P81). What another build made is not read: two of them
+may have the same version.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+
+from pincer_trace import __version__
+
+
+def build(*files: str) -> str:
+    """What tells apart two builds of these files of the package: a part of the names of entries that they make."""
+    found = map(os.stat, files)
+    return " ".join([__version__, *(f"{file.st_mtime_ns}:{file.st_size}" for file in found)])
 
 
 def read(directory: str, name: str) -> bytes | None:

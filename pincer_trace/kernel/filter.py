@@ -163,12 +163,10 @@ def load_filter(
     """
     from _hashlib import openssl_sha256
 
-    from pincer_trace import __version__, cache
+    from pincer_trace import cache
 
-    with open(table.__file__, "rb") as source:
-        key = openssl_sha256(
-            b"%d %d %d %d %s %s" % (FORMAT, udp, tracing, mounting, __version__.encode(), source.read())
-        ).hexdigest()
+    build = cache.build(__file__, table.__file__)
+    key = openssl_sha256(f"{FORMAT} {udp} {tracing} {mounting} {build}".encode()).hexdigest()
     if cache_directory is not None:
         kept = cache.read(cache_directory, f"filter-{key}")
         if kept is not None:

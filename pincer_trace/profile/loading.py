@@ -14,7 +14,7 @@ import stat
 import sys
 from _hashlib import openssl_sha256  # `hashlib` is this and a millisecond of imports
 
-from pincer_trace import __version__, effects, paths
+from pincer_trace import cache, effects, paths
 from pincer_trace.errors import UserError
 from pincer_trace.profile import globs, model
 from pincer_trace.profile.model import ALLOW, BUILT_IN, DENY, GRANT, PROTECTION, Profile, Rule, Settings
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     Compiled = tuple[str, Chosen, list[Row], list[tuple[str, str, bytes]], bytes, list[Brokered], list[Sinking]]
 
 FORMAT = 11
+_COMPILER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "source.py")
 PLACEHOLDERS = (
     "workspace", "git_common", "home", "homes", "cache", "config", "data", "tmp", "state", "path_dirs",
     "self", "interpreter", "command",
@@ -282,7 +283,8 @@ class Cache:
         return status.st_mode & 0o170077 == 0o040000 and status.st_uid == os.geteuid()
 
     def _file(self, path: str, content: bytes) -> str:
-        key = repr((FORMAT, __version__, sys.implementation.cache_tag, path, content))
+        build = cache.build(__file__, _COMPILER)
+        key = repr((FORMAT, build, sys.implementation.cache_tag, path, content))
         return os.path.join(self._directory, openssl_sha256(key.encode()).hexdigest())
 
 

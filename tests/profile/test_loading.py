@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from pincer_trace.errors import UserError
-from pincer_trace.profile import ALLOW, DENY, Facts, Overlay, Places, load
+from pincer_trace.profile import ALLOW, DENY, Facts, Overlay, Places, load, loading
 from pincer_trace.profile.compare import differences
 from pincer_trace.profile.show import available, describe
 
@@ -337,6 +337,22 @@ def test_a_cache_that_others_may_have_written_is_not_read(places, write, tmp_pat
         entry.symlink_to(tmp_path / "moved")
     assert "tomllib" in run(path, cache)[2]
     assert load(path, places, cache_directory=str(cache)).digest == good
+
+
+def test_what_another_build_of_the_same_version_compiled_is_not_read(places, write, tmp_path, monkeypatch):
+    """As after an installation from two commits: what one compiles the other may not understand."""
+    path, cache, compiler = write(RULE), str(tmp_path / "cache"), tmp_path / "compiler"
+    monkeypatch.setattr(loading, "_COMPILER", str(compiler))
+    compiler.write_text("1")
+    digest = load(path, places, cache_directory=cache).digest
+    (entry,) = os.listdir(cache)
+    for number, change in enumerate((lambda: compiler.write_text("22"), lambda: os.utime(compiler, (1, 1))), 2):
+        change()
+        assert load(path, places, cache_directory=cache).digest == digest
+        assert len(os.listdir(cache)) == number
+    with open(os.path.join(cache, entry), "wb"):
+        pass  # nobody reads that any more
+    assert load(path, places, cache_directory=cache).digest == digest
 
 
 class _AsSink(Facts):
