@@ -18,7 +18,7 @@ from pincer_trace.executor.outcome import Outcome
 from pincer_trace.executor.refusals import Entry, refuse_removal, refuse_rename
 from pincer_trace.gateway.gitconfig import ConfigWitness
 from pincer_trace.gateway.request import Claim
-from pincer_trace.gateway.resolve import MARK, join, live_name, look
+from pincer_trace.gateway.resolve import MARK, join, live_name, look, parted
 from pincer_trace.kernel import libc
 from pincer_trace.paths import named
 from pincer_trace.profile import ALLOW, VIEW
@@ -64,7 +64,27 @@ class Names:
         """The name at `address`, its directory pinned and the caller's to close. Raises OSError, Forbidden."""
         c = self._c
         path = c.tasks.read_path(task, address)
-        return Entry(*c.resolver.parent(task, dirfd, path), is_root=not path.strip(b"/"))
+        above, name = parted(path)
+        return Entry(*c.resolver.directory(task, dirfd, above), name, is_root=not path.strip(b"/"))
+
+    def _two(self, task: Task, olddirfd: int, old: int, newdirfd: int, new: int) -> tuple[Entry, Entry]:
+        """Both names of a call; where they are written in one directory, as most are, that is walked to once.
+
+        Each pin is the caller's to close. Raises OSError, Forbidden.
+        """
+        c = self._c
+        path = c.tasks.read_path(task, old)
+        above, name = parted(path)
+        first = Entry(*c.resolver.directory(task, olddirfd, above), name, is_root=not path.strip(b"/"))
+        try:
+            path = c.tasks.read_path(task, new)
+            beside, name = parted(path)
+            if beside == above and (above[:1] == b"/" or (olddirfd ^ newdirfd) & 0xFFFFFFFF == 0):
+                return first, Entry(first.parent, first.above, name, is_root=not path.strip(b"/"))
+            return first, Entry(*c.resolver.directory(task, newdirfd, beside), name, is_root=not path.strip(b"/"))
+        except BaseException:
+            os.close(first.parent)
+            raise
 
     def _new(self, task: Task, dirfd: int, address: int) -> Entry:
         """The same of a name that is not taken. Raises OSError EEXIST when it is, ENOENT in a removed directory."""
@@ -301,12 +321,11 @@ class Names:
             flags & libc.RENAME_EXCHANGE and flags & (libc.RENAME_NOREPLACE | libc.RENAME_WHITEOUT)
         ):
             raise OSError(errno.EINVAL, "renameat2")
-        entry = self._entry(task, olddirfd, old)
-        source, source_name, goal = entry.parent, entry.name, -1
+        entry, onto = self._two(task, olddirfd, old, newdirfd, new)
+        source, source_name = entry.parent, entry.name
+        goal, goal_name = onto.parent, onto.name
         witness = None
         try:
-            onto = self._entry(task, newdirfd, new)
-            goal, goal_name = onto.parent, onto.name
             entry.look()
             onto.look()
             found, replaced = entry.found, onto.found
@@ -319,6 +338,8 @@ class Names:
             if flags & libc.RENAME_WHITEOUT:
                 raise OSError(errno.EPERM, "RENAME_WHITEOUT")
             origin = self._target(entry, found)
+            if goal == source:
+                onto.directory = entry.directory
             destination = self._target(onto, replaced)
             arriving = self._target(onto, found)
             arriving.comes_from(source, entry.bare)
@@ -387,7 +408,7 @@ class Names:
             if witness is not None:
                 witness.close()
             os.close(source)
-            if goal >= 0:
+            if goal != source:
                 os.close(goal)
 
     def _is_refused(self, source: Entry, found: os.stat_result, goal: Entry, flags: int) -> bool:

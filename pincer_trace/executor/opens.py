@@ -118,14 +118,13 @@ class Opens:
         c = self._c
         resolver = c.resolver
         try:
-            pin, held = self._pin(task, dirfd, path, flags & WALK, resolve)
+            pin, held, found = self._pin(task, dirfd, path, flags & WALK, resolve)
         except FileNotFoundError:
             if path != RESOLVER or flags & WALK:
                 raise
             give(c, identity, c.host_files.open_absent(), flags)
             return ANSWERED
         try:
-            found = os.fstat(pin)
             kind = found.st_mode & 0o170000
             if kind not in PLAIN or resolver.in_procfs(found.st_dev):
                 return self._reopening.special(identity, task, pin, found, flags, held)
@@ -207,8 +206,9 @@ class Opens:
                 if decision.verdict != VIEW:  # which it will be found to be by its own name, too, from now on
                     c.authority.insist(task, effect, target, decision)
 
-    def _pin(self, task: Task, dirfd: int, path: bytes, walk: int, resolve: int) -> tuple[int, int]:
-        """An O_PATH descriptor of the object, with the call's own walk flags, and how the caller holds it (`walk`).
+    def _pin(self, task: Task, dirfd: int, path: bytes, walk: int, resolve: int) -> tuple[int, int, os.stat_result]:
+        """An O_PATH descriptor of the object, with the call's own walk flags, how the caller holds it (`walk`), and its
+        fstat.
 
         Raises OSError, Forbidden.
         """
@@ -219,23 +219,23 @@ class Opens:
         try:
             if resolve:
                 if task.away:
-                    return resolver.pin_restricted(task, base, path, _O_PATH | _CLOEXEC | walk, resolve), -1
+                    pin = resolver.pin_restricted(task, base, path, _O_PATH | _CLOEXEC | walk, resolve)
+                    return pin, -1, stat_or_close(pin)
                 pin = openat2(base, path, how(_O_PATH | _CLOEXEC | walk, 0, resolve | libc.RESOLVE_NO_MAGICLINKS))
                 try:
-                    if (
-                        resolver.in_procfs(os.fstat(pin).st_dev)
-                        and resolver.process_at(resolver.path_of(pin)) == os.getpid()
-                    ):
+                    found = os.fstat(pin)
+                    if resolver.in_procfs(found.st_dev) and resolver.process_at(resolver.path_of(pin)) == os.getpid():
                         raise OSError(errno.EXDEV, path)  # /proc/self would be ours
                 except BaseException:
                     os.close(pin)
                     raise
-                return resolver.home(task, pin), -1
-            pin, held = resolver.pin_from(task, base, path, self._pins[walk], not walk & os.O_NOFOLLOW)
-            if walk & os.O_DIRECTORY and not stat.S_ISDIR(stat_or_close(pin).st_mode):
+                pin = resolver.home(task, pin)
+                return pin, -1, stat_or_close(pin)
+            pin, held, found = resolver.pin_from(task, base, path, self._pins[walk], not walk & os.O_NOFOLLOW)
+            if walk & os.O_DIRECTORY and not stat.S_ISDIR(found.st_mode):
                 os.close(pin)
                 raise OSError(errno.ENOTDIR, path)
-            return pin, held
+            return pin, held, found
         finally:
             if owned:
                 os.close(base)
@@ -249,7 +249,7 @@ class Opens:
             return self._nameless_file(identity, task, dirfd, path, flags, mode, resolve)
         if flags & os.O_CREAT:
             return self._open_or_create(identity, task, dirfd, path, flags, mode, resolve)
-        pin, held = self._pin(task, dirfd, path, flags & WALK, resolve)
+        pin, held, _ = self._pin(task, dirfd, path, flags & WALK, resolve)
         try:
             return self._write_existing(identity, task, pin, flags, held=held, origin=(task, dirfd, path))
         finally:
@@ -404,7 +404,7 @@ class Opens:
                 raise OSError(errno.EISDIR if path else errno.ENOENT, path)
             try:
                 walk = flags & WALK | (os.O_NOFOLLOW if flags & os.O_EXCL else 0)
-                pin, _ = self._pin(task, dirfd, path, walk, resolve)
+                pin, *_ = self._pin(task, dirfd, path, walk, resolve)
             except FileNotFoundError:
                 pass
             else:
@@ -415,7 +415,7 @@ class Opens:
                 finally:
                     os.close(pin)
             cut = path.rfind(b"/") + 1
-            parent, _ = self._pin(task, dirfd, path[:cut] or b".", os.O_DIRECTORY, resolve)
+            parent, *_ = self._pin(task, dirfd, path[:cut] or b".", os.O_DIRECTORY, resolve)
             try:
                 try:
                     text = os.readlink(path[cut:], dir_fd=parent)
@@ -477,7 +477,7 @@ class Opens:
     ) -> object:
         """O_TMPFILE: judged as a creation in its directory; a name made later is judged at linkat (P19)."""
         c = self._c
-        pin, _ = self._pin(task, dirfd, path, os.O_DIRECTORY, resolve)
+        pin, *_ = self._pin(task, dirfd, path, os.O_DIRECTORY, resolve)
         try:
             target = Target(join(c.resolver.path_of(pin), b"#nameless"), parent=pin)
             decision = c.authority.demand(task, CREATE, target)

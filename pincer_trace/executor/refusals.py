@@ -26,14 +26,15 @@ _LEVELS = 1300  # of directories that a path can name
 class Entry:
     """A name in a pinned directory as a call has it, perhaps with a trailing slash; `found` is what it holds.
 
-    `above` is the directory and `directory` its path, empty where that was not asked for yet; the pin is the maker's to
-    close.
+    `above` is the fstat of the directory and `directory` its path, empty where that was not asked for yet; the pin is
+    the maker's to close.
     """
 
     __slots__ = ("above", "bare", "directory", "found", "is_dots", "is_root", "name", "parent", "too_long")
 
-    def __init__(self, parent: int, name: bytes, *, is_root: bool = False) -> None:
+    def __init__(self, parent: int, above: os.stat_result, name: bytes, *, is_root: bool = False) -> None:
         self.parent = parent
+        self.above = above
         self.name = name
         self.bare = name.rstrip(b"/")
         self.directory = b""
@@ -44,7 +45,6 @@ class Entry:
 
     def look(self) -> None:
         """See what it holds. Raises OSError when that cannot be told: then nothing is done."""
-        self.above = os.fstat(self.parent)
         if not self.is_dots:
             try:
                 self.found = look(self.parent, self.bare)

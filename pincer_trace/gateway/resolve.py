@@ -179,20 +179,28 @@ class Resolver:
             if owned:
                 os.close(base)
 
-    def pin_from(self, task: Task, base: int, path: bytes, pointer: object, follow: bool) -> tuple[int, int]:
-        """One walk from `base` with an `open_how` of O_PATH and NO_MAGICLINKS; as `walk`. Raises OSError, Forbidden."""
+    def pin_from(
+        self, task: Task, base: int, path: bytes, pointer: object, follow: bool
+    ) -> tuple[int, int, os.stat_result]:
+        """One walk from `base` with an `open_how` of O_PATH and NO_MAGICLINKS; as `walk`, and an fstat of the pin.
+
+        Raises OSError, Forbidden.
+        """
         if self.mounts is not None and self.mounts.any:
-            return self._pin_anywhere(task, base, path, pointer, follow)
+            pinned, held = self._pin_anywhere(task, base, path, pointer, follow)
+            return pinned, held, stat_or_close(pinned)
         try:
             pinned = openat2(base, path, pointer)
         except OSError as error:
-            if error.errno == errno.ELOOP or (error.errno == errno.ENOENT and self._by_link_or_procfs(base, path)):
-                return self.walk(task, base, path, follow=follow)
-            raise
-        if stat_or_close(pinned).st_dev in self.procfs:
+            if error.errno != errno.ELOOP and (error.errno != errno.ENOENT or not self._by_link_or_procfs(base, path)):
+                raise
+        else:
+            found = stat_or_close(pinned)
+            if found.st_dev not in self.procfs:
+                return pinned, -1, found
             os.close(pinned)
-            return self.walk(task, base, path, follow=follow)
-        return pinned, -1
+        pinned, held = self.walk(task, base, path, follow=follow)
+        return pinned, held, stat_or_close(pinned)
 
     def _pin_anywhere(self, task: Task, base: int, path: bytes, pointer: object, follow: bool) -> tuple[int, int]:
         """The same where the run has made mounts or roots: from the caller's own root, and known by our names."""
@@ -238,16 +246,15 @@ class Resolver:
         The component keeps its trailing slashes, so that the kernel gives its own errno for them (P30); it may be
         `.` or `..`. Raises OSError, Forbidden.
         """
-        if not path:
-            raise OSError(errno.ENOENT, path)
-        base, owned = self.base(task, dirfd, path)
+        above, name = parted(path)
+        return self.directory(task, dirfd, above)[0], name
+
+    def directory(self, task: Task, dirfd: int, above: bytes) -> tuple[int, os.stat_result]:
+        """What `parted` gives in front of a name, pinned and the caller's to close. Raises OSError, Forbidden."""
+        base, owned = self.base(task, dirfd, above)
         try:
-            cut = path.rstrip(b"/").rfind(b"/") + 1
-            name = path[cut:]
-            above = path[:cut]
-            if not name or not name.strip(b"/"):  # the root itself
-                return self.home(task, self.root(task)), b"."
-            return self.pin_from(task, base, above or b".", _PIN_DIRECTORY, True)[0], name
+            pinned, _, found = self.pin_from(task, base, above or b".", _PIN_DIRECTORY, True)
+            return pinned, found
         finally:
             if owned:
                 os.close(base)
@@ -467,6 +474,18 @@ def process_of(path: bytes) -> int | None:
     if len(parts) > 2 and parts[1] == b"proc" and parts[2].isdigit():
         return int(parts[2])
     return None
+
+
+def parted(path: bytes) -> tuple[bytes, bytes]:
+    """The path up to its last component (b"": it begins there), and that component; of the root it is `.`.
+
+    Raises OSError ENOENT for the empty path.
+    """
+    if not path:
+        raise OSError(errno.ENOENT, path)
+    cut = path.rstrip(b"/").rfind(b"/") + 1
+    name = path[cut:]
+    return (b"/", b".") if name[:1] == b"/" else (path[:cut], name)
 
 
 def join(directory: bytes, name: bytes) -> bytes:

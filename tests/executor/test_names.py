@@ -315,6 +315,23 @@ def test_two_names_of_one_file_are_left_alone(bench, work):
     assert os.path.exists("other")
 
 
+def test_one_spelling_means_two_places_where_the_descriptors_differ(bench, work):
+    for top in ("one", "other"):
+        (work / top / "in").mkdir(parents=True)
+    (work / "one" / "in" / "a").write_text("moved")
+    one, other = (os.open(work / top, os.O_RDONLY | os.O_DIRECTORY) for top in ("one", "other"))
+    try:
+        assert bench.call("renameat", one, b"in/a", other, b"in/b").error == 0
+        assert not (work / "one" / "in" / "b").exists() and (work / "other" / "in" / "b").read_text() == "moved"
+        assert bench.call("renameat", one | 0xFFFFFFFF00000000, b"in/c", one, b"in/d").error == errno.ENOENT
+        absolute = os.fsencode(work / "other" / "in")
+        assert bench.call("renameat", one, absolute + b"/b", other, absolute + b"/c").error == 0
+        assert (work / "other" / "in" / "c").read_text() == "moved"
+    finally:
+        os.close(one)
+        os.close(other)
+
+
 def test_p37_a_name_that_changes_after_the_look_does_not_pass(bench, work):
     """The judged file is replaced by a directory (of another's making) before the unlink: the kernel refuses."""
     real = bench.authority.intend
