@@ -47,6 +47,7 @@ class HostFiles:
         self._makers = makers | {os.path.realpath(path): maker for path, maker in makers.items()}
         self._made: dict[bytes, tuple[Version, int]] = {}
         self.serves = self._makers.__contains__
+        self.directories = frozenset(path.rpartition(b"/")[0] for path in self._makers)
 
     def open(self, path: bytes, names: int, number: bytes, ourselves: Callable[[Callable[[], bytes]], bytes]) -> int:
         """The view of the file `path`, whose own descriptor is `number` in the directory `names`; it is made by our own

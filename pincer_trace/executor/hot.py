@@ -58,7 +58,18 @@ def _admission(
 
 def cold_reader(c: Context, fast: FastPath) -> Callable[[int, Task, list[int]], bool]:
     """Behind the fast path, which has done the same and found an object that nobody has judged: judge it, open it."""
-    hot_read, admit, fstat, close = hot_reader(c), _admission(c, c.reads.admit_pinned), os.fstat, os.close
+    hot_read, fstat, close = hot_reader(c), os.fstat, os.close
+    admit_pinned, admit_folder, with_views = c.reads.admit_pinned, c.reads.admit_folder, c.host_files.directories
+
+    def short(task: Task, path: bytes, pin: int, found: os.stat_result) -> Entry | None:
+        entry = admit_pinned(task, path, pin, found)
+        if entry is not None:
+            directory = path.rpartition(b"/")[0]
+            if directory not in with_views:
+                admit_folder(directory)
+        return entry
+
+    admit = _admission(c, short)
 
     def read(identity: int, task: Task, a: list[int]) -> bool:
         pin = fast.take_pin()

@@ -201,10 +201,8 @@ class Opens:
         if stat.S_ISLNK(found.st_mode) and not c.resolver.in_procfs(found.st_dev):
             link = Target(join(c.resolver.path_of(parent), name), parent=parent, name=name.rstrip(b"/"), found=found)
             decision = c.authority.judge_asked(task, effect, link, target)
-            if decision is not None:
-                c.reads.moved()  # it may have been admitted by another name
-                if decision.verdict != VIEW:  # which it will be found to be by its own name, too, from now on
-                    c.authority.insist(task, effect, target, decision)
+            if decision is not None and decision.verdict != VIEW:  # which it will be found to be by its own name too
+                c.authority.insist(task, effect, target, decision)
 
     def _pin(self, task: Task, dirfd: int, path: bytes, walk: int, resolve: int) -> tuple[int, int, os.stat_result]:
         """An O_PATH descriptor of the object, with the call's own walk flags, how the caller holds it (`walk`), and its

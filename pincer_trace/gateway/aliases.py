@@ -134,19 +134,29 @@ class Aliases:
             return ()
         return tuple(name + path[len(real) :] for real, name in self.moved if is_inside(path, real))
 
+    def reach_into(self, directory: bytes) -> bool:
+        """Whether some entry of `directory` may have a protected name besides its own."""
+        return any(is_inside(directory, real) or real.rpartition(b"/")[0] == directory for real in self._reals)
+
     def holds_place(self, directory: bytes) -> bool:
         """Whether something below `directory` is protected by another name."""
         return any(is_inside(real, directory) for real in self._reals)
 
-    def note_link(self, real: bytes, name: bytes, found: os.stat_result) -> None:
-        """A link at the protected `name` was met that leads to `real`: from now on that is protected by every name."""
-        if len(self.moved) >= 2 * _LINKS or (real, name) in self.moved:
-            return
+    def note_link(self, real: bytes, name: bytes, found: os.stat_result) -> bool:
+        """A link at the protected `name` was met that leads to `real`: from now on that is protected by every name.
+
+        False where that was known.
+        """
+        if (real, name) in self.moved:
+            return False
+        if len(self.moved) >= 2 * _LINKS:
+            return True
         self.moved.append((real, name))
         self._reals = (*self._reals, real)
         for known in self._known.values():
             if known is not None:
                 known.setdefault((found.st_dev, found.st_ino), name)
+        return True
 
     def _links(self) -> list[tuple[bytes, bytes]]:
         """(real path, protected path) where a protected place is reached through a symbolic link or another mount."""

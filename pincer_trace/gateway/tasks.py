@@ -178,7 +178,7 @@ class Tasks:
         task = self._table[tid] = Task(tid, mem, executable, number, now + lifetime)
         task.away, task.quick = away, not away
         if self._fast is not None and task.quick:
-            self._fast.task(tid, number, mem, task.expires)
+            self._fast.task(tid, number, mem, task.expires, executable)
         return task
 
     def drop(self, tid: int) -> None:

@@ -7,8 +7,12 @@
  * soon as one of them would judge anew. It is executor/hot.py once more, step by step, and whatever does not go as
  * expected (an errno, a lease, a full table of descriptors) is left to that one, which does it again from the start.
  *
- * All functions but `fast_collect` belong to the receiving thread. Nothing here is needed: without a compiler at
- * installation the same reads are answered by executor/hot.py.
+ * A file that is opened for the first time is known by its folder, where both evaluators have allowed every read of a
+ * name that no pattern names: when its own name, by the pin, is such a one, it has no other name, and it never was a
+ * secret. What was let pass so is told afterwards, by `fast_fresh`, for the record.
+ *
+ * All functions but `fast_collect` and `fast_fresh` belong to the receiving thread. Nothing here is needed: without a
+ * compiler at installation the same reads are answered by executor/hot.py.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -26,13 +30,19 @@
 #include <time.h>
 #include <unistd.h>
 
-#define VERSION 2 /* kernel/fastpath.py asks for it */
+#define VERSION 3 /* kernel/fastpath.py asks for it */
 
 #define TASKS 4096         /* one slot for each thread id modulo this; who finds none is known to Python alone */
 #define JUDGED (1u << 17)  /* slots; at most half of them are used */
 #define FILES (1u << 16)
 #define FILES_BYTES (4u << 20) /* of the paths of known files */
-#define COUNTERS 65536
+#define COUNTERS 49152
+#define FOLDERS 4096       /* slots; at most half of them are used */
+#define FOLDERS_BYTES (512u << 10)
+#define KINDS 256          /* of folders: those of one kind have the same names that are judged one by one */
+#define NAMES_BYTES (256u << 10) /* of those names */
+#define SECRETS 8192       /* slots; when half of them are used, folders tell nothing any more */
+#define FRESH 4096         /* files that were let pass by their folder, and are not recorded yet */
 #define PROCFS 64 /* mounted procfs */
 #define PATH_BYTES 256
 #define RESOLVER "/etc/resolv.conf" /* is read where there is none, too: executor/hostfiles.py */
@@ -65,6 +75,27 @@ struct file {
     uint32_t offset, length, generation;
 };
 
+/* The folder at this path, by its kind. */
+struct folder {
+    uint64_t hash;
+    uint32_t offset, length, generation, kind;
+};
+
+/* Where its names are: of each its role, its length and its bytes. */
+struct kind {
+    uint32_t offset, size;
+};
+
+enum { WHOLE = 0, START = 1, END = 2 }; /* a name is that, begins so, ends so: kernel/fastpath.py */
+
+/* A file that was let pass by its folder. kernel/fastpath.py reads it. */
+struct fresh {
+    uint64_t device, inode;
+    int64_t first; /* CLOCK_REALTIME, ns */
+    uint32_t executable, counter, kind, length;
+    char path[PATH_BYTES];
+};
+
 struct fast {
     int listener;
     int descriptors; /* /proc/self/fd */
@@ -72,7 +103,15 @@ struct fast {
     int flags;
     int relative;    /* whether the known working directories are those of their tasks */
     uint32_t judged_generation, judged_used, files_generation, files_used, path_bytes, procfs_count;
+    uint32_t folders_generation, folders_used, folders_bytes, kinds_used, names_bytes, secrets_used;
+    _Atomic uint32_t counters_used, fresh_written, fresh_taken; /* the last two go round */
     uint64_t procfs[PROCFS];
+    struct folder folders[FOLDERS];
+    char folder_paths[FOLDERS_BYTES];
+    struct kind kinds[KINDS];
+    unsigned char names[NAMES_BYTES];
+    uint64_t secrets[SECRETS][2];
+    struct fresh fresh[FRESH];
     struct task tasks[TASKS];
     struct judged judged[JUDGED];
     struct file files[FILES];
@@ -106,6 +145,17 @@ static struct judged *find_judged(struct fast *f, uint32_t executable, uint64_t 
     }
 }
 
+/* 0, or -1 when the table is full. */
+int fast_admit(struct fast *f, uint32_t executable, uint64_t device, uint64_t inode, int64_t changed, uint32_t counter) {
+    struct judged *entry = find_judged(f, executable, device, inode, changed);
+    if (counter >= COUNTERS || f->judged_used >= JUDGED / 2)
+        return -1;
+    if (entry->generation != f->judged_generation)
+        f->judged_used++;
+    *entry = (struct judged){device, inode, changed, executable, f->judged_generation, counter};
+    return 0;
+}
+
 static uint64_t hash_path(const char *path, size_t length) {
     uint64_t hash = 0xcbf29ce484222325ULL; /* FNV-1a */
     for (size_t i = 0; i < length; i++)
@@ -134,6 +184,50 @@ static void remember_file(struct fast *f, struct file *entry, const char *path, 
 void fast_clear_files(struct fast *f) {
     f->files_generation++;
     f->files_used = f->path_bytes = 0;
+}
+
+static struct folder *find_folder(struct fast *f, const char *path, size_t length, uint64_t hash) {
+    for (uint32_t slot = (uint32_t)hash;; slot++) {
+        struct folder *entry = &f->folders[slot % FOLDERS];
+        if (entry->generation != f->folders_generation ||
+            (entry->hash == hash && entry->length == length &&
+             !memcmp(f->folder_paths + entry->offset, path, length)))
+            return entry;
+    }
+}
+
+/* The slot of this object, or the free one where it belongs: no inode has the number 0. */
+static uint64_t *find_secret(struct fast *f, uint64_t device, uint64_t inode) {
+    for (uint32_t slot = (uint32_t)mix(inode ^ mix(device));; slot++) {
+        uint64_t *entry = f->secrets[slot % SECRETS];
+        if (!entry[1] || (entry[0] == device && entry[1] == inode))
+            return entry;
+    }
+}
+
+/* Whether a pattern names such an entry of a folder of this kind. */
+static int is_named(const struct fast *f, const struct kind *kind, const char *name, size_t length) {
+    const unsigned char *at = f->names + kind->offset, *end = at + kind->size;
+    for (; at < end; at += 2 + at[1]) {
+        size_t size = at[1];
+        if (size > length || (at[0] == WHOLE && size != length))
+            continue;
+        if (!memcmp(at[0] == END ? name + length - size : name, at + 2, size))
+            return 1;
+    }
+    return 0;
+}
+
+/* The kind of the folder which lets this path be read by name alone; KINDS where it has to be judged. */
+uint32_t fast_lets(struct fast *f, const char *path, uint32_t length) {
+    const char *cut = memrchr(path, '/', length);
+    if (!cut || cut == path)
+        return KINDS;
+    size_t above = (size_t)(cut - path), size = length - above - 1;
+    const struct folder *folder = find_folder(f, path, above, hash_path(path, above));
+    if (folder->generation != f->folders_generation || is_named(f, &f->kinds[folder->kind], cut + 1, size))
+        return KINDS;
+    return folder->kind;
 }
 
 /* -- one open --------------------------------------------------------------------------------------------------- */
@@ -197,17 +291,64 @@ static int give(struct fast *f, uint64_t id, int opened, int flags, uint32_t cou
     return DONE;
 }
 
+/* The name of our own descriptor below /proc/self/fd. */
+static const char *number(char name[16], int descriptor) {
+    char *digit = name + 15;
+    *digit = 0;
+    do
+        *--digit = (char)('0' + descriptor % 10);
+    while (descriptor /= 10);
+    return digit;
+}
+
 /* Opens what is pinned, without a second walk, gives it and lets go of the pin. */
 static int reopen(struct fast *f, uint64_t id, int held, int flags, uint32_t counter) {
-    char name[16], *digit = name + sizeof name;
-    *--digit = 0;
-    int rest = held;
-    do
-        *--digit = (char)('0' + rest % 10);
-    while (rest /= 10);
-    int opened = openat(f->descriptors, digit, (flags & ~(O_CREAT | O_TRUNC | O_NOFOLLOW)) | OURS);
+    char name[16];
+    int opened = openat(f->descriptors, number(name, held), (flags & ~(O_CREAT | O_TRUNC | O_NOFOLLOW)) | OURS);
     close(held);
     return opened < 0 ? RECEIVED : give(f, id, opened, flags, counter);
+}
+
+/* A regular file that nobody has judged, and that `path` led to: the counter of its reads from now on where its folder
+ * lets it pass, NOT_COUNTED where it has to be judged. */
+static uint32_t meet(struct fast *f, uint32_t executable, int held, const struct stat *found, const char *path) {
+    static const char mark[] = " (deleted)"; /* behind the name of what was removed. proc_pid_fd(5) */
+    uint32_t written = atomic_load_explicit(&f->fresh_written, memory_order_relaxed);
+    uint32_t counter = atomic_load_explicit(&f->counters_used, memory_order_relaxed);
+    if (found->st_nlink != 1 || !f->folders_used || f->secrets_used >= SECRETS / 2 || f->judged_used >= JUDGED / 2 ||
+        counter >= COUNTERS || written - atomic_load_explicit(&f->fresh_taken, memory_order_acquire) >= FRESH ||
+        find_secret(f, found->st_dev, found->st_ino)[1])
+        return NOT_COUNTED;
+    struct fresh *fresh = &f->fresh[written % FRESH];
+    char name[16];
+    ssize_t got = readlinkat(f->descriptors, number(name, held), fresh->path, PATH_BYTES);
+    if (got <= 0 || got >= PATH_BYTES)
+        return NOT_COUNTED;
+    size_t length = (size_t)got, marked = sizeof mark - 1;
+    if (length > marked && !memcmp(fresh->path + length - marked, mark, marked))
+        return NOT_COUNTED;
+    /* By a link of another name: that one is judged, too. */
+    const char *slash = strrchr(path, '/'), *last = slash ? slash + 1 : path;
+    size_t asked = strlen(last);
+    if (!asked || asked >= length || fresh->path[length - asked - 1] != '/' ||
+        memcmp(fresh->path + length - asked, last, asked))
+        return NOT_COUNTED;
+    uint32_t kind = fast_lets(f, fresh->path, (uint32_t)length);
+    if (kind >= KINDS)
+        return NOT_COUNTED;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    fresh->device = found->st_dev;
+    fresh->inode = found->st_ino;
+    fresh->first = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    fresh->executable = executable;
+    fresh->counter = counter;
+    fresh->kind = kind;
+    fresh->length = (uint32_t)length;
+    atomic_store_explicit(&f->counters_used, counter + 1, memory_order_release);
+    atomic_store_explicit(&f->fresh_written, written + 1, memory_order_release);
+    fast_admit(f, executable, found->st_dev, found->st_ino, changed_at(found), counter);
+    return counter;
 }
 
 /* DONE, or RECEIVED: the long way. `pin` gets a pinned object that the tables do not know; `path` the path, once read. */
@@ -283,6 +424,9 @@ static int serve(struct fast *f, const struct seccomp_notif *n, int *pin, char p
     }
     const struct judged *entry = find_judged(f, task->executable, found.st_dev, found.st_ino, changed_at(&found));
     if (entry->generation != f->judged_generation) {
+        uint32_t counter = S_ISREG(found.st_mode) ? meet(f, task->executable, held, &found, path) : NOT_COUNTED;
+        if (counter != NOT_COUNTED)
+            return reopen(f, n->id, held, flags, counter);
         f->id = n->id;
         f->flags = flags;
         *pin = held;
@@ -307,7 +451,7 @@ struct fast *fast_new(int listener, int descriptors, const uint64_t *procfs, uin
     f->listener = listener;
     f->descriptors = descriptors;
     f->relative = 1;
-    f->judged_generation = f->files_generation = 1;
+    f->judged_generation = f->files_generation = f->folders_generation = 1;
     memcpy(f->procfs, procfs, count * sizeof *procfs);
     f->procfs_count = count;
     return f;
@@ -354,25 +498,81 @@ void fast_directory(struct fast *f, uint32_t tid, int cwd) {
 
 void fast_relative(struct fast *f, int relative) { f->relative = relative; }
 
-/* 0, or -1 when the table is full. */
-int fast_admit(struct fast *f, uint32_t executable, uint64_t device, uint64_t inode, int64_t changed, uint32_t counter) {
-    struct judged *entry = find_judged(f, executable, device, inode, changed);
-    if (counter >= COUNTERS || f->judged_used >= JUDGED / 2)
-        return -1;
-    if (entry->generation != f->judged_generation)
-        f->judged_used++;
-    *entry = (struct judged){device, inode, changed, executable, f->judged_generation, counter};
-    return 0;
-}
-
 void fast_clear(struct fast *f) {
     f->judged_generation++;
     f->judged_used = 0;
 }
 
-/* Which of the first `used` counters grew since the last call, and by how much: how many. Any thread, one at a time. */
-uint32_t fast_collect(struct fast *f, uint32_t used, uint32_t *counters, uint64_t *growth) {
-    uint32_t found = 0;
+/* A counter that nothing has yet; COUNTERS when there is none any more. */
+uint32_t fast_counter(struct fast *f) {
+    uint32_t used = atomic_load_explicit(&f->counters_used, memory_order_relaxed);
+    if (used < COUNTERS)
+        atomic_store_explicit(&f->counters_used, used + 1, memory_order_release);
+    return used;
+}
+
+/* All counters are free again: nothing that is admitted may have one, and all of them must have been collected. */
+void fast_restart(struct fast *f) { atomic_store_explicit(&f->counters_used, 0, memory_order_release); }
+
+/* A new kind of folders, by its names: its number, KINDS when there is no room. */
+uint32_t fast_kind(struct fast *f, const unsigned char *names, uint32_t size) {
+    if (f->kinds_used >= KINDS || size > NAMES_BYTES - f->names_bytes)
+        return KINDS;
+    memcpy(f->names + f->names_bytes, names, size);
+    f->kinds[f->kinds_used] = (struct kind){f->names_bytes, size};
+    f->names_bytes += size;
+    return f->kinds_used++;
+}
+
+/* What lies in this folder is let pass by its kind. 0, or -1 when the table is full. */
+int fast_folder(struct fast *f, const char *path, uint32_t length, uint32_t kind) {
+    uint64_t hash = hash_path(path, length);
+    struct folder *entry = find_folder(f, path, length, hash);
+    if (entry->generation == f->folders_generation)
+        return 0;
+    if (kind >= f->kinds_used || f->folders_used >= FOLDERS / 2 || length > FOLDERS_BYTES - f->folders_bytes)
+        return -1;
+    memcpy(f->folder_paths + f->folders_bytes, path, length);
+    *entry = (struct folder){hash, f->folders_bytes, length, f->folders_generation, kind};
+    f->folders_bytes += length;
+    f->folders_used++;
+    return 0;
+}
+
+void fast_clear_folders(struct fast *f) {
+    f->folders_generation++;
+    f->folders_used = f->folders_bytes = 0;
+}
+
+/* This object is read as a view: its folder tells nothing of it. */
+void fast_secret(struct fast *f, uint64_t device, uint64_t inode) {
+    uint64_t *entry = find_secret(f, device, inode);
+    if (entry[1] || f->secrets_used >= SECRETS / 2)
+        return;
+    entry[0] = device;
+    entry[1] = inode;
+    f->secrets_used++;
+}
+
+/* How many files were let pass by their folder and wait for `fast_fresh`. Any thread. */
+uint32_t fast_waiting(struct fast *f) {
+    return atomic_load_explicit(&f->fresh_written, memory_order_acquire) -
+           atomic_load_explicit(&f->fresh_taken, memory_order_relaxed);
+}
+
+/* The first `room` of them: how many. Any thread, one at a time. */
+uint32_t fast_fresh(struct fast *f, struct fresh *into, uint32_t room) {
+    uint32_t taken = atomic_load_explicit(&f->fresh_taken, memory_order_relaxed), waiting = fast_waiting(f), i;
+    for (i = 0; i < waiting && i < room; i++)
+        into[i] = f->fresh[(taken + i) % FRESH];
+    atomic_store_explicit(&f->fresh_taken, taken + i, memory_order_release);
+    return i;
+}
+
+/* Which counters grew since the last call, and by how much: how many. Any thread, one at a time. Who is counted was
+ * told by `fast_fresh` before, or can be by now. */
+uint32_t fast_collect(struct fast *f, uint32_t *counters, uint64_t *growth) {
+    uint32_t found = 0, used = atomic_load_explicit(&f->counters_used, memory_order_acquire);
     for (uint32_t i = 0; i < used; i++) {
         if (!atomic_load_explicit(&f->dirty[i], memory_order_relaxed))
             continue;

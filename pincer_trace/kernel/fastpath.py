@@ -8,18 +8,25 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import struct
 
 from pincer_trace.kernel.notify import NOTIFICATION_SIZE, unpack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from pincer_trace.kernel.notify import Listener
 
-_VERSION = 2
+_VERSION = 3
 _PATH_BYTES = 256
-COUNTERS = 65536
+COUNTERS = 49152
+_KINDS = 256
+_ROOM = 64  # fresh files told at once
+_FRESH = struct.Struct(f"=QQqIIII{_PATH_BYTES}s")  # struct fresh
+_WHOLE, _START, _END = range(3)  # roles of the names of a kind of folder
+_LONGEST = 255  # bytes of a name. <linux/limits.h>
+_PROGRAMS = 8192  # names of programs that are remembered
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _LIBRARY = os.path.join(_HERE, "_fastpath.so")
 _SOURCE = os.path.join(_HERE, "fastpath.c")
@@ -92,7 +99,20 @@ class FastPath:
         self._admit = _declare(quick.fast_admit, _u32, _u64, _u64, _i64, _u32)
         self._clear = _declare(quick.fast_clear)
         self._clear_files = _declare(quick.fast_clear_files)
-        self._collect = _declare(quick.fast_collect, _u32, ctypes.POINTER(_u32), ctypes.POINTER(_u64))
+        self._counter = _declare(quick.fast_counter)
+        self._restart = _declare(quick.fast_restart)
+        self._kind = _declare(quick.fast_kind, ctypes.c_char_p, _u32)
+        self._folder = _declare(quick.fast_folder, ctypes.c_char_p, _u32, _u32)
+        self._clear_folders = _declare(quick.fast_clear_folders)
+        self._lets = _declare(quick.fast_lets, ctypes.c_char_p, _u32)
+        self._secret = _declare(quick.fast_secret, _u64, _u64)
+        self._waiting = _declare(quick.fast_waiting)
+        self._fresh = _declare(quick.fast_fresh, _pointer, _u32)
+        self._room = ctypes.create_string_buffer(_ROOM * _FRESH.size)
+        self._kinds: dict[tuple[str, bytes], int] = {}  # of folders
+        self._rules: dict[int, str] = {}  # by kind
+        self._programs: dict[int, bytes] = {}
+        self._collect = _declare(quick.fast_collect, ctypes.POINTER(_u32), ctypes.POINTER(_u64))
         self._counters = (_u32 * COUNTERS)()
         self._growth = (_u64 * COUNTERS)()
 
@@ -124,8 +144,11 @@ class FastPath:
         """
         return bool(self._give(self._state, pin, counter))
 
-    def task(self, tid: int, executable: int, mem: int, expires: float) -> None:
-        """The thread's memory and program; `expires` by the monotonic clock, in seconds."""
+    def task(self, tid: int, executable: int, mem: int, expires: float, path: bytes = b"") -> None:
+        """The thread's memory and program, with its path; `expires` by the monotonic clock, in seconds."""
+        if self._programs.pop(executable, None) is None and len(self._programs) >= _PROGRAMS:
+            del self._programs[next(iter(self._programs))]
+        self._programs[executable] = path  # as the newest: who lives is told again each second
         self._task(self._state, tid, executable, mem, int(expires * 1e9))
 
     def forget(self, tid: int) -> None:
@@ -152,9 +175,64 @@ class FastPath:
         """Forget which absolute paths lead to files."""
         self._clear_files(self._state)
 
-    def collect(self, used: int) -> list[tuple[int, int]]:
-        """(counter, growth since the last call) of those below `used` that grew. For any thread, one at a time."""
-        found = self._collect(self._state, used, self._counters, self._growth)
+    def counter(self) -> int:
+        """A counter that nothing has yet; COUNTERS when there is none any more."""
+        return int(self._counter(self._state))
+
+    def restart(self) -> None:
+        """All counters are free again: they were collected, and nothing is admitted any more."""
+        self._restart(self._state)
+
+    def folder(
+        self, directory: bytes, rule: str, whole: Iterable[bytes], starts: Iterable[bytes], ends: Iterable[bytes]
+    ) -> bool:
+        """`rule` lets all files in `directory` be read that have one name and are no `secret`; but for names that are
+        one of `whole`, or have one of those `starts` or `ends`. False: no room.
+        """
+        rows = [(_WHOLE, name) for name in whole] + [(_START, name) for name in starts]
+        rows += [(_END, name) for name in ends]
+        names = b"".join(b"%c%c%b" % (role, len(name), name) for role, name in rows if len(name) <= _LONGEST)
+        kind = self._kinds.get((rule, names))
+        if kind is None:
+            kind = int(self._kind(self._state, names, len(names)))
+            if kind >= _KINDS:
+                return False
+            self._kinds[rule, names] = kind
+            self._rules[kind] = rule
+        return bool(self._folder(self._state, directory, len(directory), kind) == 0)
+
+    def clear_folders(self) -> None:
+        """Forget all folders."""
+        self._clear_folders(self._state)
+
+    def lets(self, path: bytes) -> bool:
+        """Whether the folder of this path lets what has this name be read."""
+        return bool(self._lets(self._state, path, len(path)) < _KINDS)
+
+    def secret(self, device: int, inode: int) -> None:
+        """Of this object its folder tells nothing."""
+        self._secret(self._state, device, inode)
+
+    def waiting(self) -> int:
+        """How many files `fresh` has to tell of. For any thread."""
+        return int(self._waiting(self._state))
+
+    def fresh(self) -> Iterator[tuple[int, int, tuple[bytes, bytes, int, int, str]]]:
+        """The files that were let pass by their folder since the last call: counter, first time (ns), and (program,
+        path, device, inode, rule). For any thread, one at a time.
+        """
+        while found := self._fresh(self._state, self._room, _ROOM):
+            for row in _FRESH.iter_unpack(self._room.raw[: found * _FRESH.size]):
+                device, inode, first, executable, counter, kind, length, path = row
+                program = self._programs.get(executable, b"")
+                yield counter, first, (program, path[:length], device, inode, self._rules[kind])
+
+    def collect(self) -> list[tuple[int, int]]:
+        """(counter, growth since the last call) of those that grew. For any thread, one at a time.
+
+        Who is counted by it was told by `fresh` before, or is by the next call of that.
+        """
+        found = self._collect(self._state, self._counters, self._growth)
         return [(self._counters[i], self._growth[i]) for i in range(found)]
 
     def close(self) -> None:

@@ -20,6 +20,17 @@ LIMIT = 4096
 _END = b"/"  # no component: the position after the last component of a pattern
 
 
+class Names:
+    """Of the entries of a directory those that patterns may name: by the whole name, its first bytes, or its last."""
+
+    __slots__ = ("ends", "starts", "whole")
+
+    def __init__(self, whole: tuple[bytes, ...], starts: tuple[bytes, ...], ends: tuple[bytes, ...]) -> None:
+        self.whole = whole
+        self.starts = starts
+        self.ends = ends
+
+
 class State:
     """Where a path stands in the patterns: what is matched here, and what still can be matched below."""
 
@@ -30,6 +41,7 @@ class State:
         "free",
         "globs",
         "literals",
+        "named",
         "next",
         "other",
         "pending",
@@ -52,7 +64,16 @@ class State:
         self.positions: frozenset[int] = frozenset()
         self.by_effect: dict[str, tuple[Rule, ...]] = {}
         self.settled: dict[str, Decision | None] = {}  # what is decided here whatever the facts, once asked
+        self.named: Names | None = None
         self.free: bool | None = None  # whether all that can be done to files is allowed here, once known
+
+    def names(self) -> Names | None:
+        """The components that patterns may name here; None where that may be any. The same object each time."""
+        if b"" in self.starts or b"" in self.ends:
+            return None
+        if self.named is None:
+            self.named = Names((*self.literals,), self.starts, self.ends)
+        return self.named
 
 
 class Automaton:
@@ -126,6 +147,8 @@ class Automaton:
                 for index, (matches, _) in enumerate(state.globs):
                     if matches(component):
                         mask |= 1 << index
+            if not mask:
+                return self.unnamed(state)
             following = state.other.get(mask)
             if following is None:
                 key = set(state.stay)
@@ -141,6 +164,13 @@ class Automaton:
                 if matches(component):
                     key |= target
         following = state.next[component] = self._state(frozenset(key))
+        return following
+
+    def unnamed(self, state: State) -> State:
+        """The state after one component more that no pattern names: no literal is it, and no glob matches it."""
+        following = state.other.get(0)
+        if following is None:
+            following = state.other[0] = self._state(frozenset(state.stay))
         return following
 
     def _enter(self, position: int, into: set[int]) -> None:

@@ -24,7 +24,7 @@ from pincer_trace.profile.globs import matches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pincer_trace.profile.automaton import State
+    from pincer_trace.profile.automaton import Names, State
     from pincer_trace.profile.brokers import Broker
     from pincer_trace.profile.globs import Components
     from pincer_trace.profile.show import Explanation
@@ -388,6 +388,19 @@ class Profile:
         except KeyError:
             found = state.settled[effect] = _settled(state, effect, self._no_rule)
             return found
+
+    def settled_in(self, effect: str, directory: bytes) -> tuple[Decision, Names] | None:
+        """As `settled` of everything that lies in `directory` (not the root) but what has one of those names.
+
+        None where there is nothing of which that can be said.
+        """
+        state = self._automaton.state(directory)
+        names = state.names()
+        if names is None or not directory:
+            return None
+        unnamed = self._automaton.unnamed(state)
+        decision = _settled(unnamed, effect, self._no_rule)
+        return None if decision is None else (decision, names)
 
     def is_closed(self, path: bytes) -> bool:
         """Whether nothing can be put at `path` or changed there, even if every fact spoke for it."""

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pincer_trace.ledger import Ledger
     from pincer_trace.ledger.writer import Votes
     from pincer_trace.profile import Profile
+    from pincer_trace.profile.automaton import Names
     from pincer_trace.profile.model import Rule
     from pincer_trace.profile.sinks import Sink
     from pincer_trace.twin.artifact import Keys, Share
@@ -167,7 +168,8 @@ class Authority:
         self.announce: Callable[[int, str, bytes, str], None] = _nobody  # record, effect, path, reason of a new denial
         self.intent: Intent | None = None  # the model that is asked too
         self.mounts: Mounts | None = None  # the run's own, where it may have some
-        self.met: Callable[[], None] = _nothing  # something turned out to be read as a view
+        # What was let pass before must be judged anew: this object turned out to be protected, or (None) some names
+        self.met: Callable[[os.stat_result | None], None] = _nothing
         self.sunk: Callable[[Task, Target, bytes, Sink], None] = _used  # who is about to read as a sink, of what name
         self._notification = 0
         self._begun = True  # something was judged for this call, which must be forgotten with the next
@@ -236,11 +238,12 @@ class Authority:
     def _note_secret(self, target: Target, name: bytes) -> None:
         """From now on it is protected by itself; by another name it may have been let pass before."""
         if self._aliases.note_secret(target, name):
-            self.met()
+            self.met(target.found)
 
     def note_copy(self, identity: bytes, found: os.stat_result, names: tuple[bytes, ...]) -> None:
         """From now on this object is protected as these secrets are. Raises TooMany."""
         self._aliases.note_copy(identity, found, names)
+        self.met(found)
 
     def _secret_name(self, judgement: Judgement, verdicts: Sequence[str]) -> bytes:
         """By which of its names the object is protected so."""
@@ -288,6 +291,12 @@ class Authority:
             return None
         return self.right.lets_read_pinned(path, pin, found)
 
+    def lets_read_in(self, directory: bytes) -> tuple[Decision, Names] | None:
+        """As `lets_read` of every file that has but one name, and never was a secret, in `directory`: what both
+        evaluators allow there but for those names.
+        """
+        return self.right.lets_read_in(directory) if self.left.lets_read_in(directory) is not None else None
+
     def judge_held(self, task: Task, effect: str, target: Target) -> Judgement:
         """The caller has this access already, by a descriptor: what is done adds nothing to it. Raises Denied."""
         self._judge_first()
@@ -308,7 +317,8 @@ class Authority:
         decision = self._profile.judge(effect, link.path, facts)
         if decision.verdict == ALLOW or decision.rule is None or not decision.rule.tier:
             return None
-        self._aliases.note_link(target.path, link.path, target.found)
+        if self._aliases.note_link(target.path, link.path, target.found):
+            self.met(None)  # it may have been let pass by another name
         if decision.verdict == VIEW:
             self._note_secret(reached, link.path)
         by_link = Decision(decision.verdict, decision.rule, f"it is also {display(link.path, 200)}: {decision.reason}")
@@ -547,7 +557,7 @@ def _used(_task: Task, _target: Target, _name: bytes, _sink: Sink) -> None:
     """Where nobody keeps what sinks have read."""
 
 
-def _nothing() -> None:
+def _nothing(_found: os.stat_result | None) -> None:
     """Where nothing depends on it."""
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pincer_trace.gateway.aliases import Aliases
     from pincer_trace.gateway.request import Claim, Request
     from pincer_trace.profile import Profile
+    from pincer_trace.profile.automaton import Names
     from pincer_trace.twin.artifact import Mac
     from pincer_trace.twin.target import Target
 
@@ -51,6 +52,13 @@ class Evaluator:
         if decision is None or decision.verdict != ALLOW or self._aliases.protected_places(path):
             return None
         return decision
+
+    def lets_read_in(self, directory: bytes) -> tuple[Decision, Names] | None:
+        """As `lets_read` of everything that lies in `directory` but what has one of those names; None where it may."""
+        found = self._profile.settled_in(READ, directory)
+        if found is None or found[0].verdict != ALLOW or self._aliases.reach_into(directory):
+            return None
+        return found
 
     def held(self, claim: Claim, target: Target) -> Decision:
         """The caller has this access already, by a descriptor: what is done adds nothing to it."""

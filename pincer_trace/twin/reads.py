@@ -2,7 +2,8 @@
 
 A read that is allowed changes nothing, so it is recorded once for each (executable, object) with a count.
 The key holds the object's change time: a file that was changed, renamed or replaced is judged anew.
-What is decided here is also told to the fast path (kernel/fastpath.c), where there is one.
+What is decided here is also told to the fast path (kernel/fastpath.c), where there is one; and of a folder from which
+something was read, that what has an ordinary name there may be. Those files it tells afterwards, for their records.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import threading
 import time
 
 from pincer_trace.effects import READ
+from pincer_trace.kernel.fastpath import COUNTERS
 from pincer_trace.profile import ALLOW, VIEW
 
 TYPE_CHECKING = False
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from pincer_trace.twin.target import Target
 
 _LIMIT = 50_000
+_FOLDERS = 2048
+_WAITING = 2048  # files that folders let pass, from which on they are asked for before half a second is over
 
 
 def _cannot(_task: Task, target: Target, _judgement: Judgement) -> None:
@@ -38,13 +42,13 @@ class Entry:
 
     __slots__ = ("count", "counter", "dev", "executable", "fast", "first", "ino", "path", "queued", "reported", "rule")
 
-    def __init__(self, executable: bytes, path: bytes, dev: int, ino: int, rule: str) -> None:
+    def __init__(self, executable: bytes, path: bytes, dev: int, ino: int, rule: str, first: float = 0.0) -> None:
         self.executable = executable
         self.path = path
         self.dev = dev
         self.ino = ino
         self.rule = rule
-        self.first = time.time()
+        self.first = first or time.time()
         self.count = 0
         self.counter = -1  # of the fast path
         self.fast = 0  # counted there
@@ -68,7 +72,7 @@ class Reads:
 
     def __init__(self, authority: Authority, ledger: Ledger) -> None:
         self._authority = authority
-        authority.met = self.moved
+        authority.met = self._met
         self._ledger = ledger
         self.hot: dict[tuple[int, int, int, int], Entry] = {}
         self.files = Files()
@@ -77,7 +81,10 @@ class Reads:
         self._waiting: list[Entry] = []
         self._retired: list[Entry] = []
         self._fast: FastPath | None = None
-        self._counters: list[Entry] = []  # of the fast path
+        self._counters: dict[int, Entry] = {}  # of the fast path
+        self._fresh: dict[tuple[bytes, bytes, int, int, str], Entry] = {}  # what folders let pass; under `_reporting`
+        self._used_up = False  # the counters
+        self._folders: set[bytes] = set()  # that were told to the fast path, or cannot be
         self._reporting = threading.Lock()
         self.total = 0
         # A read that was confirmed is performed like an effect, with records of its own; the engine says how.
@@ -143,7 +150,7 @@ class Reads:
         key = (task.executable_id, path, found.st_dev, found.st_ino)
         entry = self._entries.get(key)
         if entry is None:
-            if len(self._entries) >= _LIMIT:
+            if len(self._entries) >= _LIMIT or self._used_up:
                 self._retire()
             entry = Entry(task.executable, path, found.st_dev, found.st_ino, rule.source if rule else "")
             self._entries[key] = entry
@@ -159,10 +166,39 @@ class Reads:
             self.hot[task.executable_id, found.st_dev, found.st_ino, found.st_ctime_ns] = entry
             if self._fast is not None:
                 if entry.counter < 0:
-                    entry.counter = len(self._counters)
-                    self._counters.append(entry)
+                    self._take_counter(self._fast, entry)
                 self._fast.admit(task.executable_id, found.st_dev, found.st_ino, found.st_ctime_ns, entry.counter)
         return entry
+
+    def _take_counter(self, fast: FastPath, entry: Entry) -> None:
+        """A counter of the fast path for it. Where there is none any more, all begins anew with the next entry."""
+        if fast.waiting() > _WAITING and self._reporting.acquire(blocking=False):
+            try:
+                self._take_fresh(fast)
+            finally:
+                self._reporting.release()
+        counter = fast.counter()
+        self._used_up = counter >= COUNTERS
+        if not self._used_up:
+            self._counters[counter] = entry
+            entry.counter = counter
+
+    def admit_folder(self, directory: bytes) -> None:
+        """Something in it was read: from now on the fast path lets pass what is ordinary there."""
+        if self._fast is None or directory in self._folders:
+            return
+        if len(self._folders) >= _FOLDERS:
+            self._forget_folders()
+        self._folders.add(directory)
+        found = self._authority.lets_read_in(directory)
+        if found is not None:
+            rule, names = found[0].rule, found[1]
+            self._fast.folder(directory, rule.source if rule else "", names.whole, names.starts, names.ends)
+
+    def _forget_folders(self) -> None:
+        self._folders.clear()
+        if self._fast is not None:
+            self._fast.clear_folders()
 
     def _cool(self) -> None:
         self.hot.clear()
@@ -181,24 +217,48 @@ class Reads:
         self._cool()
         self.files.clear()
 
+    def _met(self, found: os.stat_result | None) -> None:
+        """Something turned out to be protected: this object, or some names."""
+        self.moved()
+        if found is None:
+            self._forget_folders()
+        elif self._fast is not None:
+            self._fast.secret(found.st_dev, found.st_ino)
+
     def _retire(self) -> None:
         with self._reporting:
             self._absorb()
-            self._counters = []
-            self._retired += self._entries.values()
+            self._cool()
+            if self._fast is not None:
+                self._fast.restart()
+            self._used_up = False
+            self._counters = {}
+            self._retired += (*self._entries.values(), *self._fresh.values())
+            self._fresh = {}
         self._entries = {}
-        self._cool()
 
     def _absorb(self) -> list[Entry]:
         """Take over what the fast path has counted: the entries that grew."""
-        if self._fast is None:
+        fast = self._fast
+        if fast is None:
             return []
+        self._take_fresh(fast)
         grown = []
-        for counter, growth in self._fast.collect(len(self._counters)):
+        for counter, growth in fast.collect():
+            if counter not in self._counters:
+                self._take_fresh(fast)  # it was let pass in this instant
             entry = self._counters[counter]
             entry.fast += growth
             grown.append(entry)
         return grown
+
+    def _take_fresh(self, fast: FastPath) -> None:
+        """Know by their counters what folders have let pass."""
+        for counter, first, key in fast.fresh():
+            entry = self._fresh.get(key)
+            if entry is None:
+                entry = self._fresh[key] = Entry(*key, first / 1e9)
+            self._counters[counter] = entry
 
     def flush(self) -> None:
         """Record what was read since the last flush. One thread calls this; a late count goes with the next one."""
@@ -212,7 +272,7 @@ class Reads:
         """Record all that is left: nobody counts any more."""
         with self._reporting:
             self._absorb()
-            self._report([*self._retired, *self._entries.values()])
+            self._report([*self._retired, *self._entries.values(), *self._fresh.values()])
 
     def _report(self, entries: list[Entry]) -> None:
         for entry in entries:

@@ -123,6 +123,10 @@ class RemoteEvaluator:
         """None: it is asked for every verdict."""
         return None
 
+    def lets_read_in(self, _directory: bytes) -> None:
+        """The same."""
+        return
+
     def held(self, claim: Claim, target: Target) -> Decision:
         """The caller has this access already, by a descriptor: it looks at the object alone."""
         return self._verdict("held", b"", claim, target, None)
@@ -328,9 +332,10 @@ class ToldAliases(Aliases):
         self._other = link
         self._names = names
 
-    def note_link(self, real: bytes, name: bytes, found: os.stat_result) -> None:
-        super().note_link(real, name, found)
+    def note_link(self, real: bytes, name: bytes, found: os.stat_result) -> bool:
+        new = super().note_link(real, name, found)
         self._other.tell("note_link", [text(real), text(name), found.st_dev, found.st_ino])
+        return new
 
     def note_secret(self, target: Target, name: bytes) -> bool:
         new, found = super().note_secret(target, name), target.found

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 import threading
 
+import pytest
 from executor.benches import PROFILE
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from pincer_trace.kernel import fastpath
 from pincer_trace.profile import ALLOW, DENY
+from pincer_trace.testing.fakes import Bench
 from pincer_trace.twin.target import Target
 
 AT = -100
@@ -200,6 +206,15 @@ reason = "own things"
 """
 
 
+ALL_READS = """
+[[rule]]
+effects = ["read"]
+paths = ["/**"]
+verdict = "allow"
+reason = "reads are open"
+"""
+
+
 def test_a_read_by_a_condition_is_never_warm(make_bench, work):
     """What makes it allowed can end without the object's change time telling."""
     bench = make_bench(CONDITIONAL)
@@ -224,6 +239,121 @@ def test_the_tables_are_bounded(bench, monkeypatch):
     bench.reads.flush()
     bench.reads.finish()
     assert counts(bench) == {f"dir/{number}": 1 for number in range(35)}
+
+
+# Pieces of patterns, and of names that may fall under them
+PIECES = ("a", "b", ".env", "key", "*", "a*", "*b", "*key*", "?b", "[ab]", "a?*", "**", "{a,b}")
+LETTERS = ("a", "b", ".env", "key", "ab", "xb", "akeyb", "x", "keys", "aab", "")
+
+
+@pytest.mark.skipif(not fastpath.available(), reason="the fast path is not compiled: scripts/compile")
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.sampled_from(PIECES), min_size=1, max_size=4),
+            st.sampled_from(("allow", "deny", "confirm", "view", "own")),
+            st.booleans(),
+        ),
+        min_size=1,
+        max_size=7,
+    )
+)
+def test_a_folder_lets_pass_what_both_evaluators_allow(tmp_path, rules):
+    """Whatever the patterns: by a folder alone no name passes that is not allowed in full, and no other is kept back
+    than those that patterns may name.
+    """
+    text = ALL_READS
+    for pieces, verdict, protection in rules:
+        pattern = ("{workspace}/" if pieces[0] < "b" else "/") + "/".join(pieces)
+        condition = 'when = "own"\n' if verdict == "own" else ""
+        verdict = "allow" if verdict == "own" else verdict
+        protection = protection or verdict == "view"
+        text += f'''[[rule]]
+effects = ["read"]
+paths = ["{pattern}"]
+verdict = "{verdict}"
+reason = "because"
+protection = {str(protection).lower()}
+{condition}'''
+    with tempfile.TemporaryDirectory(dir=tmp_path) as place:
+        compare(place, text, [[], ["a"], ["b", "a"], [".env"], ["ab", "x"], ["key", "b", "aab"]])
+
+
+@pytest.mark.skipif(not fastpath.available(), reason="the fast path is not compiled: scripts/compile")
+@pytest.mark.parametrize("name", ["default", *(pytest.param(n, marks=pytest.mark.slow) for n in ("claude", "strict"))])
+def test_a_folder_lets_pass_what_the_shipped_profiles_allow(tmp_path, name):
+    """Every component that a pattern of theirs names, and names like it, in folders of every depth."""
+    some = [[], ["x"], [".git", "hooks"], [".ssh"]]
+    assert compare(str(tmp_path), f'extends = "{name}"\n', some) > 500
+
+
+def compare(place: str, text: str, folders: list[list[str]]) -> int:
+    """How many names were let pass by their folder, each compared with the judgement in full."""
+    places = {"workspace": f"{place}/work", "home": f"{place}/home"}
+    os.makedirs(places["workspace"])
+    passed = 0
+    with Bench(place, text, **places) as bench:
+        fast = fastpath.FastPath(fastpath.compiled(), bench.listener, -1, ())
+        try:
+            bench.reads.attach(fast)
+            named = {c for rule in bench.profile.rules for c in rule.components if isinstance(c, bytes)}
+            globs = [c for rule in bench.profile.rules for c in rule.components if isinstance(c, tuple)]
+            named |= {b"".join(part for part in glob if isinstance(part, bytes)) for glob in globs}
+            names = {name for one in named | {name.encode() for name in LETTERS} for name in near(one)}
+            tops = (places["workspace"], places["home"], "/etc", "")
+            for folder in {os.fsencode("/".join([top, *parts])) for top in tops for parts in folders}:
+                bench.reads.admit_folder(folder)
+                found = bench.authority.lets_read_in(folder)
+                for name in names:
+                    path = folder + b"/" + name
+                    left, right = bench.authority.left.lets_read(path), bench.authority.right.lets_read(path)
+                    if fast.lets(path):
+                        passed += 1
+                        assert left is not None and left is right and found is not None
+                        assert (left.rule, left.verdict) == (found[0].rule, ALLOW)
+                    elif found is not None:
+                        kept = found[1]
+                        assert name in kept.whole or name.startswith(kept.starts) or name.endswith(kept.ends)
+        finally:
+            bench.reads._fast = None
+            fast.close()
+    return passed
+
+
+@pytest.mark.skipif(not fastpath.available(), reason="the fast path is not compiled: scripts/compile")
+def test_what_turns_out_to_be_protected_is_let_pass_no_more(make_bench, work):
+    """A link at a protected name, met only now: from then on neither its object nor its folder is ordinary."""
+    text = ALL_READS + ALL_READS.replace("/**", "**/*.key").replace("allow", "deny") + "protection = true"
+    for folder in ("linked", "apart"):
+        (work / folder).mkdir()
+        (work / folder / "plain").write_text("")
+        (work / folder / "other").write_text("")
+    (work / "linked" / "a.key").symlink_to("plain")
+    bench = make_bench(text)
+    fast = fastpath.FastPath(fastpath.compiled(), bench.listener, -1, ())
+    folders = [os.fsencode(work / folder) for folder in ("linked", "apart")]
+
+    def lets() -> list[bool]:
+        for folder in folders:
+            bench.reads.admit_folder(folder)
+        return [fast.lets(folder + name) for folder in folders for name in (b"/plain", b"/other", b"/a.key")]
+
+    try:
+        bench.reads.attach(fast)
+        assert lets() == [True, True, False, True, True, False]
+        assert read(bench, b"linked/a.key").error == errno.EACCES
+        assert not any(fast.lets(folder + b"/plain") for folder in folders)  # all of it is judged anew
+        assert lets() == [False, False, False, True, True, False]
+    finally:
+        bench.reads._fast = bench.reads.files.fast = None
+        fast.close()
+
+
+def near(name: bytes) -> list[bytes]:
+    """Names like this one, which a folder may hold."""
+    some = (name, b"x" + name, name + b"x")
+    return [one[:255] for one in some if one and b"/" not in one and one not in (b".", b"..")]
 
 
 def test_a_full_log_loses_no_count_for_good(bench, monkeypatch):
