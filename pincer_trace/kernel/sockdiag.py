@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _NETLINK_SOCK_DIAG = 4
 _SOCK_DIAG_BY_FAMILY = 20
+_TCPDIAG_GETSOCK = 18  # the same of TCP alone, by an older form that tells both families in one pass
 _ERROR, _DONE = 2, 3
 _REQUEST, _DUMP = 0x1, 0x300
 _SHOW_NAME, _SHOW_VFS = 1, 2
@@ -29,10 +30,11 @@ _ASKED = struct.Struct("=BBHIIIII")  # struct unix_diag_req; the last two are th
 _FOUND = struct.Struct("=BBBBIII")  # struct unix_diag_msg
 _ATTRIBUTE = struct.Struct("=HH")
 _INET_ASKED = struct.Struct("=BBBBI2s2s16s16sIII")  # struct inet_diag_req_v2
+_TCP_ASKED = struct.Struct("=BBBB2s2s16s16sIIIII")  # struct inet_diag_req; the last ones are states and changes
 _INET_FOUND = struct.Struct("=BBBB2s2s16s16sIIIIIIII")  # inet_diag_msg: 4 port, 6 host, at last user and inode
 _ANY = 0xFFFFFFFF
 _LISTENING = 1 << 10  # TCP_LISTEN
-_SIZE = 1 << 18
+_SIZE = 1 << 15  # the kernel puts no more into one message of a dump. netlink_dump()
 
 
 def is_abstract(inode: int, kind: int, name: bytes) -> bool:
@@ -65,13 +67,13 @@ def listens(found: os.stat_result) -> bool:
 def tcp_listeners(host: bytes, port: int) -> list[int]:
     """The inodes of the sockets that listen at that port, by that address (4 or 16 bytes) or by any. Raises OSError."""
     found = []
-    for family, hosts in ((socket.AF_INET, (host,)), (socket.AF_INET6, (host, MAPPED + host))):
-        asked = (family, socket.IPPROTO_TCP, 0, 0, _LISTENING, port.to_bytes(2, "big"), bytes(2), bytes(16), bytes(16))
-        for data in _answers(_INET_ASKED.pack(*asked, 0, _ANY, _ANY), _DUMP):
-            row = _INET_FOUND.unpack_from(data)
-            here = row[6][: 4 if family == socket.AF_INET else 16]
-            if row[4] == port.to_bytes(2, "big") and (not any(here) or here in hosts):
-                found.append(row[-1])
+    there = port.to_bytes(2, "big")
+    asked = _TCP_ASKED.pack(0, 0, 0, 0, there, bytes(2), bytes(16), bytes(16), 0, _ANY, _ANY, _LISTENING, 0)
+    for data in _answers(asked, _DUMP, _TCPDIAG_GETSOCK):
+        row = _INET_FOUND.unpack_from(data)
+        here = row[6][: 4 if row[0] == socket.AF_INET else 16]
+        if row[4] == there and (not any(here) or here in (host, MAPPED + host)):
+            found.append(row[-1])
     return found
 
 
@@ -101,13 +103,15 @@ def _ask(inode: int, states: int, show: int, flags: int = 0) -> Iterator[tuple[t
         yield (found[4], found[1]), attributes(data[_FOUND.size :])
 
 
-def _answers(body: bytes, flags: int) -> Iterator[bytes]:
+def _answers(body: bytes, flags: int, question: int = _SOCK_DIAG_BY_FAMILY) -> Iterator[bytes]:
     """What is told, a socket each. Raises OSError."""
     asked = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG)
     try:
-        asked.send(_HEADER.pack(_HEADER.size + len(body), _SOCK_DIAG_BY_FAMILY, _REQUEST | flags, 1, 0) + body)
+        asked.send(_HEADER.pack(_HEADER.size + len(body), question, _REQUEST | flags, 1, 0) + body)
         while True:
-            data = asked.recv(_SIZE)
+            data, _, came, _ = asked.recvmsg(_SIZE)
+            if came & socket.MSG_TRUNC:
+                raise OSError(errno.EMSGSIZE, os.strerror(errno.EMSGSIZE))
             at = 0
             while at < len(data):
                 size, kind, _, _, _ = _HEADER.unpack_from(data, at)

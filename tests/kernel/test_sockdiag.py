@@ -64,8 +64,8 @@ def test_a_kernel_that_does_not_tell(monkeypatch, tmp_path, number: int) -> None
     refusal = struct.pack("=IHHIIi", 36, 2, 0, 1, 0, -number) + bytes(16)
 
     class Refusing(_socket.socket):
-        def recv(self, *_):
-            return refusal
+        def recvmsg(self, *_):
+            return refusal, [], 0, None
 
     monkeypatch.setattr(sockdiag.socket, "socket", Refusing)
     if number == errno.ENOENT:
@@ -74,6 +74,34 @@ def test_a_kernel_that_does_not_tell(monkeypatch, tmp_path, number: int) -> None
         with pytest.raises(OSError, match=os.strerror(number)):
             sockdiag.is_abstract(1, STREAM, b"\0x")
     assert sockdiag.listens(os.stat(tmp_path))
+
+
+def test_a_message_that_did_not_fit_is_no_answer(monkeypatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as own:
+        monkeypatch.setattr(sockdiag, "_SIZE", 64)
+        with pytest.raises(OSError, match=os.strerror(errno.EMSGSIZE)):
+            sockdiag.tcp_listeners(socket.inet_aton("127.0.0.1"), own.getsockname()[1])
+
+
+def test_many_servers_come_in_many_parts() -> None:
+    """Those of both families at one port, which the kernel tells in one pass."""
+    here, servers = socket.inet_aton("127.0.0.1"), []
+    try:
+        for number in range(600):
+            one = socket.socket(socket.AF_INET6 if number % 2 else socket.AF_INET)
+            servers.append(one)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            if number % 2:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            one.bind(("::1" if number % 2 else "127.0.0.1", servers[0].getsockname()[1] if number else 0))
+            one.listen()
+        port = servers[0].getsockname()[1]
+        inodes = [os.fstat(one.fileno()).st_ino for one in servers]
+        assert sorted(sockdiag.tcp_listeners(here, port)) == sorted(inodes[::2])
+        assert sorted(sockdiag.tcp_listeners(socket.inet_pton(socket.AF_INET6, "::1"), port)) == sorted(inodes[1::2])
+    finally:
+        for one in servers:
+            one.close()
 
 
 def test_who_listens_at_a_port() -> None:
