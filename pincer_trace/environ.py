@@ -102,18 +102,25 @@ _WITH = {b"SSH_AGENT_PID": b"SSH_AUTH_SOCK", b"TMUX_PANE": b"TMUX"}  # what has 
 
 class Given:
     """What a worker gets: its `environment`; and the names of what it does not: `deputies` lead to programs outside,
-    `credentials` are secrets. `unset` are names that were to be passed and are not there.
+    `credentials` are secrets. `unset` are names that were to be passed and are not there; `added` is what the profile
+    sets.
     """
 
-    __slots__ = ("credentials", "deputies", "environment", "unset")
+    __slots__ = ("added", "credentials", "deputies", "environment", "unset")
 
     def __init__(
-        self, environment: dict[bytes, bytes], deputies: list[str], credentials: list[str], unset: list[str]
+        self,
+        environment: dict[bytes, bytes],
+        deputies: list[str],
+        credentials: list[str],
+        unset: list[str],
+        added: list[str],
     ) -> None:
         self.environment = environment
         self.deputies = deputies
         self.credentials = credentials
         self.unset = unset
+        self.added = added
 
     def told(self) -> list[str]:
         """The lines at the start."""
@@ -122,6 +129,7 @@ class Given:
              self.deputies),
             ("not passed on, since they hold credentials: {} (--pass-env NAME passes one)", self.credentials),
             ("--pass-env: not set: {}", self.unset),
+            ("set by the profile, since you have not set them: {}", self.added),
         )  # fmt: skip
         return [line.format(", ".join(display(name) for name in names)) for line, names in what if names]
 
@@ -136,7 +144,9 @@ def for_worker(environment: Environment, profile: Profile, confirm: str, pass_en
     }  # fmt: skip
     passed = {name: value for name, value in environment.items() if name not in withheld and name not in secret}
     unset = [name for name in pass_env if not name.endswith("*") and os.fsencode(name) not in environment]
-    return Given(passed, _sorted(withheld), _sorted(secret), unset)
+    added = [(name, value) for name, value in profile.settings.set_env if os.fsencode(name) not in environment]
+    passed |= {os.fsencode(name): os.fsencode(value) for name, value in added}
+    return Given(passed, _sorted(withheld), _sorted(secret), unset, ["=".join(pair) for pair in added])
 
 
 def _sorted(names: set[bytes]) -> list[str]:

@@ -36,16 +36,18 @@ if TYPE_CHECKING:
     Row = tuple[tuple[str, ...], list[Pattern], str, str, str, str, list[Pattern], list[Pattern], bool, Expected]
     # names of variables, of what commands (placeholder, text, components); none: of all
     Passed = tuple[tuple[str, ...], tuple[tuple[str, bytes, Components], ...]]
-    # floor, hold, udp, mode, view, variables that are passed
-    Chosen = tuple[str, float, str, str, str, tuple[Passed, ...]]
-    # (name, upstream, base URL's variable, variables of keys, file, arguments), commands, file:line
-    Kept = tuple[str, str, str, tuple[str, ...], str, tuple[str, ...]]
+    # variables with the values that they are given, of what commands
+    Switched = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, bytes, Components], ...]]
+    # floor, hold, udp, mode, view, variables that are passed, and that are set
+    Chosen = tuple[str, float, str, str, str, tuple[Passed, ...], tuple[Switched, ...]]
+    # (name, upstream, base URL's variable, variables of keys, file, arguments, needs), commands, file:line
+    Kept = tuple[str, str, str, tuple[str, ...], str, tuple[str, ...], tuple[str, ...]]
     Brokered = tuple[Kept, tuple[tuple[str, bytes, Components], ...], str]
     # description, settings, rows, [(extends value, the file that says so, digest of the file found)],
     # digest of settings, rows, brokers and sinks, brokers, sinks
     Compiled = tuple[str, Chosen, list[Row], list[tuple[str, str, bytes]], bytes, list[Brokered], list[Sinking]]
 
-FORMAT = 11
+FORMAT = 12
 _COMPILER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "source.py")
 PLACEHOLDERS = (
     "workspace", "git_common", "home", "homes", "cache", "config", "data", "tmp", "state", "path_dirs",
@@ -146,7 +148,11 @@ def load(
         name,
         tuple(rules),
         _digest(policy, expansions, places, overlay, [*closed, *filter(None, ports)]),
-        Settings(*settings[:5], _passed_names(settings[5], expansions, places)),
+        Settings(
+            *settings[:5],
+            _passed_names(settings[5], expansions, places),
+            _switches(settings[6], expansions, places),
+        ),
         description=description,
         paths=tuple(files),
         logins=tuple(dict.fromkeys(logins)),
@@ -380,6 +386,17 @@ def _passed_names(
 ) -> tuple[str, ...]:
     found = [name for names, commands in passed if _is_command(commands, expansions, places) for name in names]
     return tuple(dict.fromkeys(found))
+
+
+def _switches(
+    switched: Sequence[Switched], expansions: dict[str, list[tuple[bytes, Components]]], places: Places
+) -> tuple[tuple[str, str], ...]:
+    """The last value counts; an empty one takes the variable back."""
+    found: dict[str, str] = {}
+    for variables, commands in switched:
+        if _is_command(commands, expansions, places):
+            found.update(variables)
+    return tuple((name, value) for name, value in found.items() if value)
 
 
 def _below_rule(group: frozenset[str], path: bytes, verdict: str, reason: str, source: str, tier: int) -> Rule:

@@ -242,10 +242,11 @@ class Settings:
     none under files, so that the command can mount; `hold`: for how many seconds a call waits for a person's answer;
     `udp`: whether there are UDP sockets, whose receivers nothing can judge; `mode`: "observe" where the rules refuse
     nothing, and what they would refuse is recorded; `view`: how much a view of a secret tells; `pass_env`: variables
-    that the command gets although they hold credentials.
+    that the command gets although they hold credentials; `set_env`: those that it gets where the person has not set
+    them.
     """
 
-    __slots__ = ("floor", "hold", "mode", "pass_env", "udp", "view")
+    __slots__ = ("floor", "hold", "mode", "pass_env", "set_env", "udp", "view")
 
     def __init__(
         self,
@@ -255,6 +256,7 @@ class Settings:
         mode: str = ENFORCE,
         view: str = "default",
         pass_env: tuple[str, ...] = (),
+        set_env: tuple[tuple[str, str], ...] = (),
     ) -> None:
         self.floor = floor
         self.hold = hold
@@ -262,6 +264,7 @@ class Settings:
         self.mode = mode
         self.view = view
         self.pass_env = pass_env
+        self.set_env = set_env
 
 
 _NO_RULE = {ENFORCE: Decision(DENY, None, NOTHING_ALLOWS), OBSERVE: Decision(CONFIRM, None, NOTHING_ALLOWS)}

@@ -25,6 +25,7 @@ _KEYS: dict[object, dict[str, str]] = {
         "settings": "See below.",
         "rule": "The rules, in order.",
         "pass_env": "Credentials in the environment that the command gets.",
+        "set_env": "Switches in the environment that the command gets.",
         "broker": "Keys that the command uses and never holds.",
         "sink": "Programs that may read secrets, since they are started so that they show none. While there is one, "
         "nobody in the run traces processes or reads their memory.",
@@ -56,6 +57,12 @@ _KEYS: dict[object, dict[str, str]] = {
         "reason": "Why.",
         "command": "Only in runs that were started with these executables.",
     },
+    source.SetEnvTable: {
+        "variables": 'Variables and their values, such as `DISABLE_TELEMETRY = "1"`: switches, no files, programs or '
+        "hosts. One that the person has set keeps that value; an empty one takes back what an extended file sets.",
+        "reason": "Why.",
+        "command": "Only in runs that were started with these executables.",
+    },
     source.BrokerTable: {
         "name": "One of the same name replaces it in a file that extends this one.",
         "upstream": "The one address that requests are passed on to.",
@@ -64,6 +71,8 @@ _KEYS: dict[object, dict[str, str]] = {
         "file": "A file that holds the key of the first variable where that is not set.",
         "arguments": "For a program that reads no such variable: put in front of its arguments, with the address of "
         "the broker for `{base_url}`. The variable `base_url` then only tells us of another upstream.",
+        "needs": "A file, and a text in it: only where that is so does the program take the address of the broker. "
+        "Else there is none, and nothing keeps the key.",
         "command": "Only in runs that were started with these executables.",
     },
     source.SinkTable: {
@@ -191,6 +200,7 @@ def _titles() -> dict[type[msgspec.Struct], str]:
         source.SettingsTable: "`[settings]`",
         source.RuleTable: "`[[rule]]`",
         source.PassEnvTable: "`[[pass_env]]`",
+        source.SetEnvTable: "`[[set_env]]`",
         source.BrokerTable: "`[[broker]]`",
         source.SinkTable: "`[[sink]]`",
     }
@@ -227,6 +237,8 @@ def _value(hint: typing.Any) -> str:
     if kind is list:
         (of,) = typing.get_args(hint)
         return "tables" if _is_table(of) else f"list of {_value(of)}s"
+    if kind is dict:
+        return "a table of texts"
     return "a table" if _is_table(hint) else _SHOWN[hint]
 
 

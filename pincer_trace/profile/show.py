@@ -178,6 +178,8 @@ def describe(profile: Profile) -> str:
         f"view    {profile.settings.view}",
         *([f"passes  {paths.display(', '.join(profile.settings.pass_env))}"] if profile.settings.pass_env else []),
     ]
+    if profile.settings.set_env:
+        out.append(f"sets    {' '.join(f'{name}={value}' for name, value in profile.settings.set_env)}")
     if profile.sinks:
         out.append(f"sinks   {', '.join(sink.name for sink in profile.sinks)}; nobody traces processes or reads memory")
     for broker in profile.brokers:

@@ -20,12 +20,12 @@ from pincer_trace import effects
 from pincer_trace.broker.upstream import Upstream
 from pincer_trace.errors import UserError
 from pincer_trace.paths import display
-from pincer_trace.profile import addresses, globs, loading, model
+from pincer_trace.profile import addresses, globs, loading, model, switches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pincer_trace.profile.loading import Brokered, Compiled, Passed, Pattern, Row
+    from pincer_trace.profile.loading import Brokered, Compiled, Passed, Pattern, Row, Switched
     from pincer_trace.profile.places import Places
     from pincer_trace.profile.sinks import Sinking
 
@@ -52,6 +52,14 @@ class PassEnvTable(msgspec.Struct, forbid_unknown_fields=True):
     command: list[str] | None = None
 
 
+class SetEnvTable(msgspec.Struct, forbid_unknown_fields=True):
+    """One `[[set_env]]`: switches in the environment that the command gets where the person has not set them."""
+
+    variables: dict[str, str]
+    reason: str
+    command: list[str] | None = None
+
+
 class BrokerTable(msgspec.Struct, forbid_unknown_fields=True):
     """One `[[broker]]`: keys that stay with the supervisor. One of the same name in a file that extends this one
     replaces it; without variables there is none.
@@ -63,6 +71,7 @@ class BrokerTable(msgspec.Struct, forbid_unknown_fields=True):
     variables: list[str]
     file: str = ""
     arguments: list[str] = []
+    needs: list[str] = []
     command: list[str] | None = None
 
 
@@ -99,11 +108,18 @@ class ProfileFile(msgspec.Struct, forbid_unknown_fields=True):
     settings: SettingsTable = msgspec.field(default_factory=SettingsTable)
     rule: list[RuleTable] = []
     pass_env: list[PassEnvTable] = []
+    set_env: list[SetEnvTable] = []
     broker: list[BrokerTable] = []
     sink: list[SinkTable] = []
 
 
-_TABLES = {"rule": RuleTable, "pass_env": PassEnvTable, "broker": BrokerTable, "sink": SinkTable}
+_TABLES = {
+    "rule": RuleTable,
+    "pass_env": PassEnvTable,
+    "set_env": SetEnvTable,
+    "broker": BrokerTable,
+    "sink": SinkTable,
+}
 _STRUCTS = {**_TABLES, "settings": SettingsTable, "": ProfileFile}
 
 
@@ -119,7 +135,7 @@ def compile_profile(path: str, content: bytes, places: Places) -> Compiled:
         udp = table.udp or udp
         mode = table.mode or mode
         view = table.view or view
-    settings = (floor, hold, udp, mode, view, tuple(reading.passed))
+    settings = (floor, hold, udp, mode, view, tuple(reading.passed), tuple(reading.switched))
     rows = reading.rows if mode != model.OBSERVE else _asking(reading.rows)
     brokers = [broker for broker in reading.brokers.values() if broker[0][3]]
     sinks = [sinking for sinking in reading.sinks.values() if sinking[2]]
@@ -143,6 +159,7 @@ class _Reading:
         self.settings: list[SettingsTable] = []
         self.rows: list[Row] = []
         self.passed: list[Passed] = []
+        self.switched: list[Switched] = []
         self.brokers: dict[str, Brokered] = {}
         self.sinks: dict[str, Sinking] = {}
         self.dependencies: list[tuple[str, str, bytes]] = []
@@ -167,6 +184,7 @@ class _Reading:
         self.settings.append(parsed.settings)
         self.rows += [_row(path, lines, index, rule) for index, rule in enumerate(parsed.rule)]
         self.passed += [_passed(path, lines, index, table) for index, table in enumerate(parsed.pass_env)]
+        self.switched += [_switched(path, lines, index, table) for index, table in enumerate(parsed.set_env)]
         self.brokers |= {table.name: _broker(path, lines, index, table) for index, table in enumerate(parsed.broker)}
         self.sinks |= {table.name: _sink(path, lines, index, table) for index, table in enumerate(parsed.sink)}
 
@@ -327,6 +345,16 @@ def _passed(path: str, lines: Lines, index: int, table: PassEnvTable) -> Passed:
     return tuple(table.names), _patterns("command", table.command, wrong)
 
 
+def _switched(path: str, lines: Lines, index: int, table: SetEnvTable) -> Switched:
+    wrong = partial(_wrong_in, path, lines, "set_env", index)
+    for name, value in table.variables.items():
+        if what := switches.wrong(name, value):
+            raise wrong("variables", f"'{display(f'{name}={value}')}': {what}")
+    if not table.reason.strip():
+        raise wrong("reason", "empty")
+    return tuple(table.variables.items()), _patterns("command", table.command, wrong)
+
+
 def _broker(path: str, lines: Lines, index: int, table: BrokerTable) -> Brokered:
     wrong = partial(_wrong_in, path, lines, "broker", index)
     try:
@@ -347,10 +375,12 @@ def _broker(path: str, lines: Lines, index: int, table: BrokerTable) -> Brokered
         raise wrong("arguments", "'{base_url}' stands once in them, for where the broker is")
     if table.arguments and table.command is None:
         raise wrong("arguments", "only with 'command': other programs do not know them")
+    if table.needs and (len(table.needs) != 2 or not table.needs[0].startswith(("/", "~/")) or not table.needs[1]):
+        raise wrong("needs", "a file, by an absolute path or one that begins with ~/, and a text in it")
     source = f"{loading.label(path)}:{lines.of_table('broker', index)}"
     commands = _patterns("command", table.command, wrong)
-    kept = table.name, table.upstream, table.base_url, tuple(table.variables), table.file, tuple(table.arguments)
-    return kept, commands, source
+    told = tuple(table.arguments), tuple(table.needs)
+    return (table.name, table.upstream, table.base_url, tuple(table.variables), table.file, *told), commands, source
 
 
 def _sink(path: str, lines: Lines, index: int, table: SinkTable) -> Sinking:

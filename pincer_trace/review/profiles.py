@@ -178,6 +178,9 @@ def _settings_that_differ(one: Settings, other: Settings) -> Iterator[str]:
     for names, sign in ((set(other.pass_env) - set(one.pass_env), "+"), (set(one.pass_env) - set(other.pass_env), "-")):
         for each in sorted(names):
             yield f"pass_env: {sign} {paths.display(each)}"
+    for pairs, sign in ((set(other.set_env) - set(one.set_env), "+"), (set(one.set_env) - set(other.set_env), "-")):
+        for pair in sorted(pairs):
+            yield f"set_env: {sign} {'='.join(pair)}"
 
 
 def _labelled_that_differ(one: Profile, other: Profile) -> Iterator[str]:

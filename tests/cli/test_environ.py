@@ -84,12 +84,20 @@ def test_credentials_are_kept_back_but_for_those_that_are_named(passed) -> None:
     given = passed({**SECRETS, **STAYS})
     assert given.environment == STAYS
     assert given.credentials == sorted(name.decode() for name in SECRETS)
-    assert passed({**SECRETS, **STAYS}, command="/usr/bin/opencode").environment.keys() - STAYS.keys() == {
-        b"OPENROUTER_API_KEY"
-    }
+    given = passed({**SECRETS, **STAYS}, command="/usr/bin/opencode").environment
+    assert given.keys() & SECRETS.keys() == {b"OPENROUTER_API_KEY"}
     given = passed({**SECRETS, **OUT}, pass_env=["AWS_*", "DISPLAY", "NOT_THERE", "NOR_*"])
     assert given.environment.keys() == {b"AWS_SESSION_TOKEN", b"AWS_SECRET_ACCESS_KEY", b"DISPLAY"}
     assert given.unset == ["NOT_THERE"]
+
+
+def test_switches_are_set_where_the_person_has_not_set_them(passed) -> None:
+    given = passed({**STAYS, b"DISABLE_TELEMETRY": b"0", b"DISABLE_ERROR_REPORTING": b""}, command="/usr/bin/claude")
+    assert given.environment == STAYS | {
+        b"DISABLE_TELEMETRY": b"0", b"DISABLE_ERROR_REPORTING": b"", b"DISABLE_AUTOUPDATER": b"1"
+    }  # fmt: skip
+    assert given.told() == ["set by the profile, since you have not set them: DISABLE_AUTOUPDATER=1"]
+    assert passed(STAYS, command="/usr/bin/other").environment == STAYS
 
 
 def test_what_is_told_fits_on_a_terminal(passed) -> None:

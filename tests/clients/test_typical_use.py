@@ -80,16 +80,12 @@ def test_claude_code_in_typical_use(runner: support.Runner, real_home: Path, cla
     ]
     env = {
         "ANTHROPIC_API_KEY": "test-key-of-no-account",
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        "DISABLE_AUTOUPDATER": "1",
-        "DISABLE_TELEMETRY": "1",
-        "DISABLE_ERROR_REPORTING": "1",
     }
     with MessagesApi(turns) as api:
         command = [str(claude), "-p", "Do it.", "--output-format", "json", "--allowedTools", "Bash Write Edit Read"]
         result = runner.supervise(
             command,
-            options=("--allow-net", "127.0.0.1:*"),
+            options=(),
             env={**env, "ANTHROPIC_BASE_URL": api.url},
             cwd=tree,
             timeout=240,
@@ -148,8 +144,7 @@ def test_mini_swe_agent_in_typical_use(runner: support.Runner, real_home: Path, 
     outputs = [{"role": "assistant", "content": "step", "extra": each} for each in extra]
     (runner.base / "model.yaml").write_text(json.dumps({"model": {**MODEL, "outputs": outputs}}))
     command = [str(python_agents / "mini"), "-t", "Do it.", "-y", "--exit-immediately", "-c", "mini.yaml"]
-    # asked for or not, litellm fetches prices at its start
-    env = {"MSWEA_CONFIGURED": "true", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    env = {"MSWEA_CONFIGURED": "true"}
     result = runner.supervise(
         [*command, "-c", str(runner.base / "model.yaml")], options=(), env=env, cwd=tree, timeout=240
     )
@@ -294,7 +289,6 @@ def gemini() -> Path:
 
 @pytest.mark.skipif(bool(support.PREFIX), reason="nothing is refused natively")
 def test_gemini_in_typical_use(runner: support.Runner, real_home: Path, gemini: Path) -> None:
-    """Its statistics of use are refused, which harms nobody; nothing else is."""
     tree = linked(runner)
     path, note = str(tree / "a.txt"), str(tree / "note.txt")
     identity = "git config user.name a && git config user.email a@x"  # it gives git none of the user's settings
@@ -316,19 +310,19 @@ def test_gemini_in_typical_use(runner: support.Runner, real_home: Path, gemini: 
         command = [str(gemini), "-m", gemini_model.MODEL, "--approval-mode", "yolo", "--output-format", "json", "-p"]
         result = runner.supervise(
             [*command, "Do it."],
-            options=("--allow-net", api.url.partition("//")[2]),
+            options=(),
             env={**env, "GOOGLE_GEMINI_BASE_URL": api.url},
             cwd=tree,
             timeout=240,
         )
         assert result.status == 0, result
         told = max((gemini_model.responses(request) for request in api.requests), key=len)
-        assert set(api.keys) == {"test-key-of-no-account"}
+        assert set(api.keys) == {"test-key-of-no-account"}  # by the broker
     assert json.loads(result.stdout)["response"] == "All done."
     assert len(told) == len(turns) - 1
     assert [words for words in told if "error" in words or "Exit Code: " in words["output"]] == []
     assert "profile gemini, by the name of the program" in result.err
-    assert [line for line in refused(result) if "connect //play.googleapis.com:443: " not in line] == []
+    assert refused(result) == []
     saved = [entry["path"] for entry in result.decisions if entry["effect"] in ("create", "rename")]
     assert any(f"{real_home}/.gemini/tmp/" in path and "/chats/" in path for path in saved)
     assert Path(path).read_text() == "two\n"

@@ -22,6 +22,7 @@ SINK = (
     'reason = "because"\n'
 )
 
+SET = '[[set_env]]\nvariables = { X = "1" }\nreason = "because"\n'
 EXPECTED = (
     '[[rule]]\neffects = ["connect"]\npaths = ["//a.example:1"]\nverdict = "deny"\nreason = "because"\nexpected = 1\n'
 )
@@ -90,6 +91,11 @@ EXPECTED = (
         (PASS.replace("X", "*_KEY"), 2, "pass_env 1: key 'names': '*_KEY' is no name of a variable"),
         (PASS + 'command = ["a/b"]\n', 4, "pass_env 1: key 'command': 'a/b': a path starts with"),
         (PASS + "command = []\n", 4, "pass_env 1: key 'command': an empty list"),
+        (SET, 2, "set_env 1: key 'variables': 'X=1': no variable that switches something"),
+        (SET.replace("X", "LD_DISABLE"), 2, "'LD_DISABLE=1': no variable that switches something"),
+        (SET.replace("X", "x_disable"), 2, "'x_disable=1': no variable that switches something"),
+        (SET.replace('X = "1"', 'NO_X = "/tmp/x"'), 2, "'NO_X=/tmp/x': not a switch: 0, 1, true"),
+        (SET.replace('X = "1"', "NO_X = 1"), 2, "set_env 1: key 'variables': expected str, got int"),
         (BROKER.replace("https:", "http:"), 3, "broker 1: key 'upstream': http only to this machine"),
         (BROKER.replace("https:", "ftp:"), 3, "broker 1: key 'upstream': 'ftp://a.example': neither https:// nor"),
         (BROKER.replace('["KEY"]', '["A=B"]'), 5, "broker 1: key 'variables': 'A=B' is no name of a variable"),
@@ -101,6 +107,8 @@ EXPECTED = (
             6,
             "broker 1: key 'arguments': '{base_url}' stands once",
         ),
+        (BROKER + 'needs = ["~/x"]\n', 6, "broker 1: key 'needs': a file, by an absolute path"),
+        (BROKER + 'needs = ["x", "y"]\n', 6, "broker 1: key 'needs': a file, by an absolute path"),
         (BROKER + 'arguments = ["{base_url}"]\n', 6, "broker 1: key 'arguments': only with 'command'"),
         (SINK.replace("-p [0-9]+", "p"), 4, "sink 1: key 'options': 'p': an option begins with '-'"),
         (SINK.replace("[0-9]+", "[0-9"), 4, "sink 1: key 'options': '-p [0-9': unterminated character set"),
@@ -166,6 +174,18 @@ def test_variables_are_passed_to_the_commands_that_are_named(tmp_path, write):
     assert loaded(b"/bin/agent").digest == before
     write(base.replace("BASE", "BASIS"), "base.toml")
     assert loaded(b"/bin/agent").digest != before
+
+
+def test_a_variable_is_set_by_the_last_that_says_so(places, write):
+    text = SET.replace("X", "NO_X") + SET.replace("X", "NO_Y").replace("reason", 'command = ["**/one"]\nreason')
+    base = write(text, "base.toml")
+    plain, taken = (
+        load(base, places),
+        load(write(f"extends = '{base}'\n" + SET.replace('X = "1"', 'NO_X = ""')), places),
+    )
+    assert plain.settings.set_env == (("NO_X", "1"),) and taken.settings.set_env == ()
+    assert "sets    NO_X=1\n" in describe(plain)
+    assert load(write(SET.replace("X", "NO_X")), places).digest != load(write(SET.replace("X", "NO_Z")), places).digest
 
 
 def test_a_profile_that_is_not_there(places, tmp_path):
