@@ -149,6 +149,11 @@ class Connecting:
             if peers.is_loopback(host) and not (target.listeners or authority.permits(judgement)):
                 # As natively, for who waits for a server tries again; and at port 0 there never is one
                 return call.now(peers.inet_address(call.socket.family, host, 0))
+            named = None
+            if not authority.permits(judgement):
+                named = self._names(call.task).permitted_name(call, host, port, judgement)
+            if named is not None:
+                target, judgement = named, authority.demand(call.task, CONNECT, named)
             authority.insist(call.task, CONNECT, target, judgement)
         # No address would mean another one as soon as another thread has bound the socket
         return self._perform(call, target, judgement, peers.with_host(call.address, host))
@@ -161,12 +166,16 @@ class Connecting:
             ours.close()
         return bool(self._network) and own.network() != self._network
 
-    def _to_name(self, call: Connection, host: bytes, port: int) -> object:
+    def _names(self, task: Task) -> Naming:
         if self._naming is None:
-            self._naming = self._c.identity.as_ourselves(call.task, lambda: _naming(self._c))
-        place = self._naming.permitted_address(call, host, port)
+            self._naming = self._c.identity.as_ourselves(task, lambda: _naming(self._c))
+        return self._naming
+
+    def _to_name(self, call: Connection, host: bytes, port: int) -> object:
+        naming = self._names(call.task)
+        place = naming.permitted_address(call, host, port)
         if not place:
-            return self._naming.connect(call, host, port)
+            return naming.connect(call, host, port)
         target = Target(peers.host_peer(place, port))
         judgement = self._c.authority.demand(call.task, CONNECT, target)
         return self._perform(call, target, judgement, peers.inet_address(call.socket.family, place, port))

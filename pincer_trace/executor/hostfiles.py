@@ -39,6 +39,7 @@ class HostFiles:
         self._profile = profile
         self._hosts = table
         self.listed: Listed = {}
+        self._here: tuple[Version, Listed] | None = None
         makers: dict[bytes, Callable[[bytes], bytes]] = {
             RESOLVER: resolver,
             b"/etc/nsswitch.conf": switch,
@@ -54,8 +55,7 @@ class HostFiles:
         ids, in `ourselves`. Raises OSError.
         """
         with open(os.open(number, os.O_RDONLY | os.O_CLOEXEC, dir_fd=names), "rb") as real:
-            found = os.fstat(real.fileno())
-            version = found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+            version = _version(os.fstat(real.fileno()))
             kept = self._made.get(path)
             if kept is None or kept[0] != version:
                 name = os.fsdecode(path.rpartition(b"/")[2])
@@ -69,6 +69,19 @@ class HostFiles:
     def open_absent(self) -> int:
         """The view of a `resolv.conf` that is not there, which stands for a server on this machine. Raises OSError."""
         return sealed("resolv.conf", resolver(b""))
+
+    def names_of(self, host: bytes) -> tuple[bytes, ...]:
+        """The names that /etc/hosts gives that address, but `localhost`."""
+        from pincer_trace.gateway import hostsfile
+
+        try:
+            with open(_HOSTS, "rb") as real:
+                version = _version(os.fstat(real.fileno()))
+                if self._here is None or self._here[0] != version:
+                    self._here = version, hostsfile.names_by_address(real.read(_MOST) if self._is_kept() else b"")
+        except OSError:
+            return ()
+        return self._here[1].get(host, ())
 
     def _with_named(self, content: bytes) -> bytes:
         """The file with names in the place of addresses, and with the names that the profile allows, or expects to
@@ -96,6 +109,10 @@ class HostFiles:
     def _is_kept(self) -> bool:
         """Whether the worker can change nothing in the file, by itself."""
         return all(self._profile.is_closed(path) for path in (_HOSTS, os.path.realpath(_HOSTS)))
+
+
+def _version(found: os.stat_result) -> Version:
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _is_here(host: bytes) -> bool:

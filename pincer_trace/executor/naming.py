@@ -20,7 +20,7 @@ from pincer_trace.executor.outcome import Outcome
 from pincer_trace.executor.stub import Stub
 from pincer_trace.gateway import hosts, peers
 from pincer_trace.kernel import inet, libc, routes, sockdiag, table
-from pincer_trace.profile import addresses
+from pincer_trace.profile import DENY, addresses
 from pincer_trace.twin import codes
 from pincer_trace.twin.confirmation import Asked
 from pincer_trace.twin.target import Target
@@ -76,6 +76,15 @@ class Naming:
             raise Asked(None)  # served again when that is known
         places = self._places(call, name, found, port)
         return self._perform(call, target, judgement, places, found)
+
+    def permitted_name(self, call: Connection, host: bytes, port: int, judgement: Judgement) -> Target | None:
+        """The name by /etc/hosts of an address of this machine, which is not permitted itself, if a rule opens that."""
+        if (judgement.verdict == DENY and _is_about(judgement)) or routes.way_to(host) != routes.OWN:
+            return None
+        c = self._c
+        names = c.identity.as_ourselves(call.task, lambda: c.host_files.names_of(host))
+        places = (b"//%b:%d" % (name, port) for name in names)
+        return next((Target(place) for place in places if c.authority.passes(CONNECT, place)), None)
 
     def permitted_address(self, call: Connection, host: bytes, port: int) -> bytes:
         """Where the name that `host` stands for leads by /etc/hosts, if a rule opens that address by itself, and none

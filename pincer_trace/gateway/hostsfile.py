@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pincer_trace.gateway.hosts import Hosts
 
-    Listed = dict[bytes, tuple[bytes, ...]]  # the addresses of each name, in their order
+    Listed = dict[bytes, tuple[bytes, ...]]  # the addresses of each name, or the names of each address, in their order
 
 _MOST = 4096  # names; the rest of a longer file stays as it is
 
@@ -23,6 +23,18 @@ _MOST = 4096  # names; the rest of a longer file stays as it is
 def words_of(line: bytes) -> list[bytes]:
     """An address and its names; nothing where the line is a comment."""
     return line.partition(b"#")[0].split()
+
+
+def names_by_address(content: bytes) -> Listed:
+    """The names that the file gives to each address, but `localhost`."""
+    found: Listed = {}
+    for line in content.split(b"\n"):
+        words = words_of(line)
+        raw = inet.unmapped(inet.read(words[0].decode("ascii", "replace"))) if words else b""
+        for host in map(inet.host_name, words[1:]) if raw else ():
+            if host and host != b"localhost" and host not in found.get(raw, ()):
+                found[raw] = (*found.get(raw, ()), host)
+    return found
 
 
 def named(content: bytes, hosts: Hosts, stays: Callable[[bytes], bool]) -> tuple[bytes, Listed]:

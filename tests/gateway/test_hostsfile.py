@@ -53,6 +53,10 @@ def test_what_stays_as_it_is() -> None:
         b"# 10.0.0.1 a\n\n10.0.0.2 1.2.3.4\n10.0.0.2 x..y\n127.224.0.16 ok\nfe80::1%eth0 link\n127.0.0.1 localhost l\n"
     )
     assert listed == {b"ok": (socket.inet_aton("10.0.0.2"),)}
+    assert hostsfile.names_by_address(content) == {
+        socket.inet_aton("10.0.0.2"): (b"ok",),
+        socket.inet_aton("127.0.0.1"): (b"l",),
+    }
 
 
 def test_a_list_of_a_hundred_thousand_names_takes_few_of_them() -> None:

@@ -154,6 +154,7 @@ LISTED = """\
 10.1.2.4 by-address.internal closed.internal
 93.184.216.99 shut.internal
 93.184.216.40 me.internal
+2606:2800::40 me6.internal
 127.0.0.1 app.internal
 0.0.0.0 nowhere.internal
 10.1.2.3 DB.internal
@@ -162,7 +163,7 @@ bad line
 IN_HOSTS = (
     REACH
     + """
-for name, family in (("db.internal", 2), ("DB.Internal", 2), ("db", 2), ("six.internal", 10), ("by-address.internal", 2), ("by-address.internal", 10), ("closed.internal", 2), ("shut.internal", 2), ("me.internal", 2)):
+for name, family in (("db.internal", 2), ("DB.Internal", 2), ("db", 2), ("six.internal", 10), ("by-address.internal", 2), ("by-address.internal", 10), ("closed.internal", 2), ("shut.internal", 2), ("me.internal", 2), ("me6.internal", 10), ("app.internal", 2)):
     note(f"{name} {family}", reach(name, family))
 note("raw", [connect(socket.socket(), (host, 80)) for host in ("10.1.2.3", "10.1.2.4")])
 note("app", socket.gethostbyname("app.internal")); note("nowhere", socket.gethostbyname("nowhere.internal")); note("local", socket.gethostbyname("localhost"))
@@ -180,7 +181,7 @@ def test_p83_names_in_hosts_are_names(runner: support.Runner) -> None:
     there = ("10.1.2.3", "10.1.2.4")
     internet = Internet(runner, ZONE, [*SERVERS, *((each, 80) for each in there)], OWN, there, LISTED)
     give(runner, runner.base / "p.toml", CLOSED_NAME)
-    allowed = "{db,six,shut}.internal:80,10.1.2.4:80"
+    allowed = "{db,six,shut,me6,app}.internal:80,10.1.2.4:80"
     result = internet.supervise(
         python(runner, IN_HOSTS), options=("--quiet", "-p", str(runner.base / "p.toml"), "--allow-net", allowed)
     )
@@ -191,19 +192,25 @@ def test_p83_names_in_hosts_are_names(runner: support.Runner) -> None:
     assert found == {
         "db.internal 2": "10.1.2.3", "DB.Internal 2": "10.1.2.3", "db 2": "EACCES", "six.internal 10": SIX,
         "by-address.internal 2": "10.1.2.4", "by-address.internal 10": "10.1.2.4", "closed.internal 2": "EACCES",
-        "shut.internal 2": "EACCES", "me.internal 2": "EACCES", "raw": ["EACCES", "10.1.2.4"], "app": "127.0.0.1",
+        "shut.internal 2": "EACCES", "me.internal 2": "EACCES", "me6.internal 10": OWN[1],
+        "app.internal 2": "127.0.0.1", "raw": ["EACCES", "10.1.2.4"], "app": "127.0.0.1",
         "nowhere": "0.0.0.0", "local": "127.0.0.1", "here": "93.184.216.40", "reverse": "db.internal", "own": "ok",
     }  # fmt: skip
     refused = {entry["path"] for entry in result.denied()}
     assert refused == {"//db:80", "//closed.internal:80", f"//{OTHER}:80", "//93.184.216.40:80", "//10.1.2.3:80"}
     done = [entry["path"] for entry in result.decisions if entry["effect"] == "connect" and entry["outcome"] == "done"]
-    assert done.count("//db.internal:80") == 2 and done.count("//10.1.2.4:80") == 3 and "//six.internal:80" in done
+    assert (
+        done.count("//db.internal:80") == 2
+        and done.count("//10.1.2.4:80") == 3
+        and {"//six.internal:80", "//me6.internal:80", "//app.internal:80"} <= set(done)
+    )
     assert not any("internal" in name or name == "db" for name in internet.saw("asked"))
     result = internet.supervise(
         python(runner, IN_HOSTS), options=("--quiet", "--allow-write", "/etc/hosts", "--allow-net", allowed)
     )
-    assert notes(result)["db.internal 2"] == "EACCES"  # whoever may write it is not believed
-    assert "//10.1.2.3:80" in {entry["path"] for entry in result.denied()}
+    found = notes(result)  # whoever may write it is not believed
+    assert {found[f"{name} 2"] for name in ("db.internal", "app.internal")} == {"EACCES"}
+    assert {"//10.1.2.3:80", "//127.0.0.1:80"} <= {entry["path"] for entry in result.denied()}
 
 
 FILES = """
