@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -46,6 +47,7 @@ def complain(message: str) -> None:
 
 def _main(argv: list[str]) -> int:
     _leave_working_directory()
+    gc.disable()  # a start leaves no cycles to collect: what is imported and loaded stays
     if argv == ["hook", "claude"]:  # without click: an agent waits for it after each of its steps
         from pincer_trace.hook import main as hook
 
@@ -54,12 +56,13 @@ def _main(argv: list[str]) -> int:
 
     options = parse_run(argv)
     if options is None:
+        gc.enable()
         from pincer_trace.cli import dispatch
 
         return dispatch(argv)
     from pincer_trace.front import run
 
-    return run(options)
+    os._exit(run(options))  # without taking the interpreter apart, which the caller would wait for: all is written
 
 
 def _leave_working_directory() -> None:
