@@ -51,6 +51,7 @@ from pincer_trace.twin.recovery import Denials
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pincer_trace.channel import Channel
+    from pincer_trace.executor.launches import Withheld
     from pincer_trace.executor.opens import Handler
     from pincer_trace.gateway.mounts import Mounts
     from pincer_trace.ledger import Ledger, Session
@@ -69,8 +70,8 @@ class Engine:
     """One run. `control` is the socket to the front, `evaluator` that to the right evaluator's own process."""
 
     def __init__(self, plan: worker.Plan, profile: Profile, session: Session, control: socket.socket, *, keep: bool,
-                 confirm: str, intent: Intent | None = None,
-                 evaluator: socket.socket | None = None) -> None:  # fmt: skip
+                 confirm: str, intent: Intent | None = None, evaluator: socket.socket | None = None,
+                 withheld: Withheld | None = None) -> None:  # fmt: skip
         self._plan = plan
         self._profile = profile
         self._session = session
@@ -79,6 +80,7 @@ class Engine:
         self._confirm = confirm
         self._intent = intent
         self._evaluator = evaluator
+        self._withheld = withheld or {}
         self._status: int | None = None  # as waitid gives it: the exit status, or minus the signal
         self._failure = ""
         self._leftover = 0
@@ -173,6 +175,7 @@ class Engine:
             secrets=self._secrets,
             profile=self._profile,
             wake=self._wake,
+            withheld=self._withheld,
         )
         by_name: dict[str, Handler] = {}
         if self._plan.mounting:
@@ -181,6 +184,7 @@ class Engine:
             mounting = Mounting(context)
             resolver.mounts = tasks.mounts = authority.mounts = self._mounts = mounting.mounts
             by_name |= mounting.handlers()
+        self._launches = context.launches
         self._domains = context.domains
         self._staged = context.staged
         self._saves = context.saves
@@ -282,6 +286,7 @@ class Engine:
         identity, started, resolver = self._identity, self._tasks.starts.settled, self._resolver
         hot_read, openat = self._hot_read, libc.NUMBER["openat"]
         mounts, has_quick = self._mounts, self._tasks.has_quick
+        launches = self._launches
         while True:
             notification = None
             if held.busy:
@@ -305,6 +310,9 @@ class Engine:
                 begin(number)
                 if started:
                     self._tell_started()
+                if launches is not None and launches.awaited:
+                    launches.begin(number, task)
+                    begin(number)
                 if identity.changed:
                     identity.assume(identity.credentials(task))
                 if domains.any:

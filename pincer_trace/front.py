@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from pincer_trace.broker.desk import Desk
     from pincer_trace.companion import Companion
+    from pincer_trace.executor.launches import Withheld
     from pincer_trace.kernel.landlock import Floor
     from pincer_trace.ledger import Session
     from pincer_trace.options import RunOptions
@@ -85,6 +86,12 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
         for desk in desks:
             desk.fit(given)
             arguments = desk.arguments(arguments)
+        withheld: Withheld = {}
+        handled: list[str] = []
+        if profile.sinks:
+            from pincer_trace.withheld import withhold
+
+            withheld, handled = withhold(given, os.environb, profile, options.pass_env)
         plan = _plan(options, command, cache, arguments, given.environment, profile)
         companion = _companion(options, profile)  # before there is anything that it must not hold
         for desk in desks:
@@ -146,7 +153,7 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
             say(f"{os.path.basename(command)} itself may read its own login: {names}")
         if wiring.said:
             say(wiring.said)
-        for line in (*given.told(), *(line for desk in desks for line in desk.said)):
+        for line in (*given.told(), *(line for desk in desks for line in desk.said), *handled):
             say(line)
         for missing in floor.missing:
             say(f"this kernel lacks {missing}")
@@ -163,7 +170,7 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
     engine = os.fork()
     if engine == 0:
         ours.close()
-        _be_engine(options, plan, profile, session, engines, intent, companion)
+        _be_engine(options, plan, profile, session, engines, intent, companion, withheld)
     engines.close()
     for each in (companion, *desks):
         if each is not None:
@@ -321,6 +328,7 @@ def _be_engine(
     control: socket.socket,
     intent: Intent | None,
     companion: Companion | None,
+    withheld: Withheld,
 ) -> None:
     """The rest of the engine's life, in the forked child: never returns."""
     status = 1
@@ -336,6 +344,7 @@ def _be_engine(
             confirm=options.confirm,
             intent=intent,
             evaluator=companion.take() if companion is not None else None,
+            withheld=withheld,
         ).run()
         status = 0
     except UserError as error:  # nothing has run, so there is nothing to keep

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pincer_trace.executor.blocking import BlockingCalls
     from pincer_trace.executor.holders import Holders
     from pincer_trace.executor.identity import Identity
+    from pincer_trace.executor.launches import Launches, Withheld
     from pincer_trace.executor.secrets import Secrets
     from pincer_trace.gateway.provenance import Provenance
     from pincer_trace.gateway.resolve import Resolver
@@ -41,8 +42,8 @@ class Context:
 
     __slots__ = (
         "acceptance", "authority", "before", "blocking", "domains", "holders", "host_files", "hosts", "identity",
-        "listener", "origin", "provenance", "reads", "resolver", "saves", "secrets", "staged", "tasks", "terminals",
-        "views", "wake",
+        "launches", "listener", "origin", "provenance", "reads", "resolver", "saves", "secrets", "staged", "tasks",
+        "terminals", "views", "wake",
     )  # fmt: skip
 
     def __init__(
@@ -61,6 +62,7 @@ class Context:
         secrets: Secrets,
         profile: Profile,
         wake: Callable[[], None],
+        withheld: Withheld,
     ) -> None:
         self.listener = listener
         self.tasks = tasks
@@ -84,11 +86,14 @@ class Context:
         self.saves = Saves(self)
         self.views = Views(self)
         self.holders: Holders | None = None
+        self.launches: Launches | None = None
         if profile.sinks:
             from pincer_trace.executor.holders import Holders
+            from pincer_trace.executor.launches import Launches
 
             self.holders = Holders(self, profile)
             authority.sunk = self.holders.read
+            self.launches = Launches(self, profile, withheld)
 
     def _perform_read(self, task: Task, target: Target, judgement: Judgement) -> None:
         """A read that a person confirmed: it uses the grant, and is recorded by itself."""

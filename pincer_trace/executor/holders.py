@@ -60,7 +60,7 @@ class Holders:
 
     def read(self, task: Task, target: Target, name: bytes, sink: Sink) -> None:
         """A task is about to read as this sink what is protected by `name`. Raises Denied."""
-        c, image = self._c, _image(task)
+        c, image = self._c, self.image(task)
         program = self._held.get(image) or self._known.pop(image, None) or _Program()
         full = len(self._held) >= _HELD or len(program.written) > _FILES or len(program.names) >= _SECRETS
         if not image or full:
@@ -80,12 +80,12 @@ class Holders:
 
     def writes(self, task: Task, target: Target, descriptor: int) -> None:
         """A task opens this file to write it, or has made it. Raises Denied."""
-        if not self._may_be(task.executable):
+        if not self.may_be(task):
             return
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             return
-        image, identity = _image(task), libc.object_identity(descriptor)
+        image, identity = self.image(task), libc.object_identity(descriptor)
         program = self._held.get(image)
         if program is None:
             program = self._known.get(image)
@@ -103,7 +103,7 @@ class Holders:
 
     def holds(self, task: Task) -> bool:
         """Whether it has read a secret as a sink."""
-        return bool(self._held) and self._may_be(task.executable) and _image(task) in self._held
+        return bool(self._held) and self.may_be(task) and self.image(task) in self._held
 
     def hides(self, path: bytes, found: os.stat_result) -> bool:
         """Whether this is a pipe or a memory, in which a sink may have what it has read: for who holds it alone."""
@@ -114,17 +114,18 @@ class Holders:
         if not all(sink.puts_out(path) for sink in program.sinks):
             self._c.authority.note_copy(identity, found, program.names)
 
-    def _may_be(self, executable: bytes) -> bool:
+    def may_be(self, task: Task) -> bool:
+        """Whether the program that it runs could be a sink."""
+        executable = task.executable
         known = self._may.get(executable)
         if known is None:
             known = any(matches(components, executable) for components in self._labels)
             remember(self._may, executable, known)
         return known
 
-
-def _image(task: Task) -> Image:
-    """What the task runs; nothing where that cannot be seen."""
-    try:
-        return procfs.image(task.tid)
-    except (OSError, ValueError, IndexError):
-        return ()
+    def image(self, task: Task) -> Image:
+        """What the task runs; nothing where that cannot be seen."""
+        try:
+            return procfs.image(task.tid)
+        except (OSError, ValueError, IndexError):
+            return ()

@@ -87,6 +87,8 @@ class Process:
             found = os.fstat(pin)
             name = c.resolver.path_of(pin)
             target = Target(name, descriptor=pin, found=found)
+            if c.launches is not None:
+                c.launches.check(task, target)
             decision = c.authority.demand(task, EXEC, target)
             head = _head(pin) if stat.S_ISREG(found.st_mode) else b""
             if head is None:
@@ -107,6 +109,8 @@ class Process:
         finally:
             if pin >= 0:
                 os.close(pin)
+        if c.launches is not None:
+            c.launches.expect(task, leader)
         c.tasks.executes(task.tid, leader, born, sequence, goal, old)
         return _VERIFIED_AFTER
 

@@ -137,6 +137,19 @@ class Secrets:
             while self._bytes > _BYTES and file is not latest and file.views:
                 self._drop(file)
 
+    def value(self, text: bytes) -> tuple[bytes, bytes, str]:
+        """The protected file behind a handle, the value that was shown by it, and what stands against using it."""
+        from pincer_trace.plaintext.handles import Handle
+        from pincer_trace.plaintext.refusal import Refusal
+
+        handle = Handle.parse(text.decode("ascii", "replace"))
+        if handle is None or self._kept is None:
+            return b"", b"", "that is no handle of this run"
+        value = self._kept.reveal(handle, self._session, time.monotonic())
+        if isinstance(value, Refusal):
+            return b"", b"", value.text
+        return self.path_of(handle), value, ""
+
     def path_of(self, handle: Handle) -> bytes:
         """The protected file whose value it stands for; empty for none. For any thread."""
         match self._kept.object(handle) if self._kept is not None else None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    Launch = tuple[list[bytes], list[bytes]]  # arguments and variables
+
 _O_PATH = os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -32,6 +34,7 @@ class Provenance:
         self._bound: dict[tuple[int, int], bytes] = {}
         self._abstract: dict[bytes, int] = {}
         self._ports: dict[int, None] = {}
+        self._launches: dict[tuple[int, ...], Launch] = {}
         self._vacated: set[bytes] = set()
         self._above_vacated: set[bytes] = set()
 
@@ -143,6 +146,18 @@ class Provenance:
     def bound_abstract(self, peer: bytes) -> int:
         """The inode of the socket that the tree last bound to this abstract name; 0 for none."""
         return self._abstract.get(peer, 0)
+
+    # -- programs --------------------------------------------------------------------------------------------
+
+    def note_launch(self, image: tuple[int, ...], launch: Launch) -> None:
+        """The tree has just started this program so."""
+        remember(self._launches, image, launch)
+
+    def launch(self, image: tuple[int, ...]) -> Launch | None:
+        """How it was started, before code of its own ran; None where that is not known."""
+        return self._launches.get(image)
+
+    # -- directories -----------------------------------------------------------------------------------------
 
     def covers(self, directory: int, skip: int, count: int) -> bool:
         """Whether one of `count` directories is ours: the one `skip` levels above `directory`, and those above it."""

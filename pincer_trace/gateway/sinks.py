@@ -1,4 +1,5 @@
-"""Whether a process is a sink: looked at when it opens a secret, in /proc, where only itself could have changed it.
+"""Whether a process is a sink: how it was started, looked at before code of its own ran (`executor/launches.py`), and
+what runs in it, looked at when it opens a secret.
 
 While a profile has sinks, nobody in the run traces anybody (`kernel/filter.py`) and no memory of a process is opened
 (a built-in rule), so what it was started with is what runs, and what it reads stays in it.
@@ -16,27 +17,42 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pincer_trace.gateway.provenance import Launch
     from pincer_trace.profile.sinks import Sink
+
+    Image = tuple[int, ...]
 
 _CHUNK = 1 << 16
 _MOST = 1 << 20  # bytes of arguments, of an environment, of a list of mappings
 _KERNELS = (b"[vdso]", b"[vsyscall]")
 
 
-def doubt(tid: int, sink: Sink, is_closed: Callable[[bytes], bool]) -> str:
-    """Why task `tid` does not run what `sink` describes; empty if it does. `is_closed`: nothing in this run could have
-    changed that file.
+def launch_of(tid: int) -> Launch | None:
+    """The arguments and variables that task `tid` has; None where they cannot be told."""
+    try:
+        return _list(tid, b"cmdline"), _list(tid, b"environ")
+    except (OSError, ValueError):
+        return None
+
+
+def doubt(tid: int, sink: Sink, launch: Callable[[Image], Launch | None], is_closed: Callable[[bytes], bool]) -> str:
+    """Why task `tid` does not run what `sink` describes; empty if it does. `launch`: how a program was started;
+    `is_closed`: nothing in this run could have changed that file.
     """
     try:
-        if not sink.fits(_list(tid, b"cmdline")[1:]):
+        started = launch(procfs.image(tid))
+        if started is None:
+            return "it is not known how the program was started"
+        words, environment = started
+        if not sink.fits(words[1:]):
             return "the program was started with other arguments than its sink"
-        variable = misleading(_list(tid, b"environ"))
+        variable = misleading(environment)
         if variable:
             return f"the program was started with {display(variable, 100)}, and is no sink then"
         if not _runs_only(_whole(tid, b"maps"), is_closed):
             return "code is loaded that the run could have changed"
         return "" if _is_left_alone(tid) else "it is traced, or filters its own calls"
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, IndexError):
         return "the process cannot be looked at"
 
 

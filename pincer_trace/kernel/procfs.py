@@ -88,6 +88,16 @@ def image(tid: int) -> tuple[int, ...]:
     return program.st_dev, program.st_ino, *placed
 
 
+def environment(tid: int) -> tuple[int, int]:
+    """Where in its memory the environment is that a program was started with. Raises OSError, ValueError."""
+    text = read(f"/proc/{tid}/stat")
+    fields = text[text.rindex(b")") + 2 :].split()
+    start, end = int(fields[47]), int(fields[48])
+    if not start:
+        raise ValueError("an image that we may not look at")
+    return start, end
+
+
 def stat(tid: int) -> Stat:
     """Raises OSError when the task is gone."""
     return Stat(read(f"/proc/{tid}/stat"))

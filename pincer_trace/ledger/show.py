@@ -122,7 +122,11 @@ def confirmed_by(decision: Record) -> str:
 def shown_as(decision: Record) -> str:
     """How much a view has that was given in the place of a file, or was saved there; empty where none was."""
     extra = decision.get("extra")
-    for name, words in (("view", "read as a view"), ("saved", "an edited view was saved")):
+    for name, words in (
+        ("view", "read as a view"),
+        ("saved", "an edited view was saved"),
+        ("given", "its value was given to a sink as"),
+    ):
         what = extra.get(name) if isinstance(extra, dict) else None
         if isinstance(what, str):
             return f"{words}: {_shown(what, 80)}"

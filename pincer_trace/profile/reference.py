@@ -78,13 +78,17 @@ _KEYS: dict[object, dict[str, str]] = {
     source.SinkTable: {
         "name": "One of the same name replaces it in a file that extends this one.",
         "exe": "Patterns of its executable, which nothing in the run may be able to change.",
-        "paths": "Patterns of the secrets that it reads; without any there is no such sink.",
+        "paths": "Patterns of the secrets that it reads; without any, and without variables, there is no such sink.",
         "operands": "Regular expressions, each for one argument behind the options: exactly these.",
         "reason": "Why, for whom it concerns: it is recorded and shown.",
         "options": "Regular expressions for what may stand in front, in any order: a word that begins with `-`, or "
         "with a space between, such a word and its value.",
         "outputs": "Patterns of files in which it puts nothing of a secret: signatures, say. Everything else that it "
         "writes once it has read one is protected as that is.",
+        "variables": "Variables of its environment in which a handle becomes what it stands for: a value of a view of "
+        "one of its `paths`, or one of these variables, which the command gets as handles.",
+        "environment": "Further variables that it keeps then, beside some that mislead nobody (`PATH`, `LANG`, ...); a "
+        "`*` at the end stands for any rest.",
     },
 }
 _WHEN = {

@@ -20,7 +20,7 @@ from pincer_trace import effects
 from pincer_trace.broker.upstream import Upstream
 from pincer_trace.errors import UserError
 from pincer_trace.paths import display
-from pincer_trace.profile import addresses, globs, loading, model, switches
+from pincer_trace.profile import addresses, globs, loading, model, sinks, switches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +77,7 @@ class BrokerTable(msgspec.Struct, forbid_unknown_fields=True):
 
 class SinkTable(msgspec.Struct, forbid_unknown_fields=True):
     """One `[[sink]]`: a program that may read secrets, started so that it prints none. One of the same name in a file
-    that extends this one replaces it; without paths there is none.
+    that extends this one replaces it; without paths and variables there is none.
     """
 
     name: Annotated[str, msgspec.Meta(pattern="^[a-z0-9-]{1,32}$")]
@@ -87,6 +87,8 @@ class SinkTable(msgspec.Struct, forbid_unknown_fields=True):
     reason: str
     options: list[str] = []
     outputs: list[str] | None = None
+    variables: list[str] = []
+    environment: list[str] = []
 
 
 class SettingsTable(msgspec.Struct, forbid_unknown_fields=True):
@@ -138,9 +140,9 @@ def compile_profile(path: str, content: bytes, places: Places) -> Compiled:
     settings = (floor, hold, udp, mode, view, tuple(reading.passed), tuple(reading.switched))
     rows = reading.rows if mode != model.OBSERVE else _asking(reading.rows)
     brokers = [broker for broker in reading.brokers.values() if broker[0][3]]
-    sinks = [sinking for sinking in reading.sinks.values() if sinking[2]]
-    digest = loading.digest_of_rows(settings, rows, brokers, sinks)
-    return reading.description, settings, rows, reading.dependencies, digest, brokers, sinks
+    sinkings = [sinking for sinking in reading.sinks.values() if sinking[2] or sinking[0][3]]
+    digest = loading.digest_of_rows(settings, rows, brokers, sinkings)
+    return reading.description, settings, rows, reading.dependencies, digest, brokers, sinkings
 
 
 def _asking(rows: list[Row]) -> list[Row]:
@@ -396,10 +398,18 @@ def _sink(path: str, lines: Lines, index: int, table: SinkTable) -> Sinking:
                 raise wrong(key, f"'{display(value)}': an option begins with '-'")
     if not table.reason.strip():
         raise wrong("reason", "empty")
+    for key, names in (("variables", table.variables), ("environment", table.environment)):
+        for name in names:
+            plain = name[:-1] if key == "environment" and name.endswith("*") else name
+            if not plain.isascii() or not plain.isidentifier():
+                raise wrong(key, f"'{display(name)}' is no name of a variable")
+            if sinks.misleading([plain.encode()]):
+                raise wrong(key, f"'{display(name)}': a program that is started with it is no sink")
     exes = _patterns("exe", table.exe, wrong)
     secrets = _patterns("paths", table.paths or None, wrong)  # none: there is no such sink
     source = f"{loading.label(path)}:{lines.of_table('sink', index)}"
-    parts = table.name, tuple(table.options), tuple(table.operands)
+    variables, environment = tuple(table.variables), tuple(table.environment)
+    parts = table.name, tuple(table.options), tuple(table.operands), variables, environment
     return parts, exes, secrets, _patterns("outputs", table.outputs, wrong), table.reason, source
 
 

@@ -202,7 +202,8 @@ def _labelled(profile: Profile) -> set[str]:
     for broker in profile.brokers:
         found.add(f"broker {broker.name} to {paths.display(broker.upstream)}")
     for sink in profile.sinks:
-        found.add(f"sink {sink.name}: {paths.display(repr((sink.options, sink.operands, sink.outputs)), 5000)}")
+        told = sink.options, sink.operands, sink.outputs, sink.variables, sink.environment
+        found.add(f"sink {sink.name}: {paths.display(repr(told), 5000)}")
     return found
 
 

@@ -218,7 +218,8 @@ class Authority:
         self._judge_first()
         claim = Claim.of(effect, target)
         if self.mounts is not None and self.mounts.any:
-            if self.mounts.is_memory(target.descriptor if target.descriptor >= 0 else target.parent):
+            own = self.mounts.is_memory(target.descriptor if target.descriptor >= 0 else target.parent)
+            if own and not (effect == READ and self._aliases.copied_from(target)):
                 return Judgement(
                     claim, target, self.left.of_the_run(claim, target), self.right.of_the_run(claim, target)
                 )

@@ -189,7 +189,7 @@ class EffectFacts(Facts):
             return super().sink_doubt(sink)
         from pincer_trace.gateway.sinks import doubt
 
-        return doubt(self._task, sink, self._profile.is_closed)
+        return doubt(self._task, sink, self._provenance.launch, self._profile.is_closed)
 
     def executable(self) -> bytes:
         return self._executable
