@@ -1,106 +1,446 @@
 """Two profiles compared by what they decide: where one allows what the other does not.
 
-Each pattern of either is tried with names that it stands for, under both, once as if no fact spoke for the request and
-once as if every fact did. So what is told differs for certain; where two patterns overlap in names that neither of them
-shows, a difference can be missed.
+Each kind of path that the rules of either tell apart is judged under both (`examples` finds one path of each), for each
+program that a rule names and for one that none does, and in each case that a condition may meet. So nothing is missed,
+and what is told comes with a path for which it is so. Where there are too many kinds for that, lines are tried two by
+two, and that is said. What pincer-trace closes for its own sake is left aside, since that depends on where the files of
+a profile lie.
 """
 
 from __future__ import annotations
 
-from pincer_trace import effects
-from pincer_trace.kernel import inet
-from pincer_trace.profile.globs import ANY_RUN, matches
-from pincer_trace.profile.model import BUILT_IN, STRICTNESS, EveryFact, Facts
+import itertools
+from functools import lru_cache
+
+from pincer_trace import effects, paths
+from pincer_trace.profile import model
+from pincer_trace.profile.examples import Kinds, meeting, samples
+from pincer_trace.profile.globs import matches
+from pincer_trace.profile.model import BUILT_IN, CONFIRM, GRANT, PROTECTION, STRICTNESS, Facts, Profile, Rule, Settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from pincer_trace.profile.globs import Components, Token
-    from pincer_trace.profile.model import Decision, Profile
+    from pincer_trace.profile.globs import Components
+    from pincer_trace.profile.model import Decision
+    from pincer_trace.profile.sinks import Sink
 
-_NEW = b"new-name"
-_DEEP = (b"new-directory", _NEW)  # what `**` is tried with
-_ANY = tuple(sorted(effects.EFFECTS))
+    Condition = tuple[object, ...]
+
+_EFFECTS = tuple(sorted(effects.EFFECTS))
+_OWN = (model.OWN, model.OWN_ANCHOR, model.OWN_ABOVE)
+_GIT = (model.GIT_INERT, model.GIT_ACTIVE)
+_CONFIRM = STRICTNESS[CONFIRM]
+_MOST_CONDITIONS = 10  # of one path
+_SETTINGS = Settings()  # what no rule is about is told beside this
 
 
 class Difference:
-    """What both say about some effects on what a pattern stands for. `rules` are where they say it."""
+    """What both say about some effects on the paths that all of `patterns` match, such as `example`. `rules` are where
+    they say it of that one; `case` is when, if not always.
+    """
 
-    __slots__ = ("components", "effects", "pattern", "rules", "verdicts")
+    __slots__ = ("case", "components", "effects", "example", "patterns", "rules", "verdicts")
 
-    def __init__(
-        self, pattern: bytes, components: Components, verdicts: tuple[str, str], rules: tuple[str, str]
-    ) -> None:
-        self.pattern = pattern
-        self.components = components
+    def __init__(self, verdicts: tuple[str, str], rules: tuple[str, str], case: str, of: Sequence[Rule]) -> None:
         self.verdicts = verdicts
         self.rules = rules
+        self.case = case
+        self.patterns = [rule.pattern for rule in of]
+        self.components = [rule.components for rule in of]
         self.effects: list[str] = []
+        self.example = b""
 
     @property
     def loosens(self) -> bool:
         """Whether the second one lets more pass."""
         return _rank(self.verdicts[1]) < _rank(self.verdicts[0])
 
+    def matches(self, path: bytes) -> bool:
+        """Whether it is about `path`."""
+        return all(matches(components, path) for components in self.components)
+
     def covers(self, other: Difference) -> bool:
-        """Whether the same rules tell it of a pattern in which the other one lies."""
+        """Whether the other one tells nothing that this one does not: of the same verdicts and case."""
         return set(self.effects) >= set(other.effects) and all(
-            matches(self.components, name) for name in _names(other.components)
+            any(_lies_in(inner, outer) for inner in other.components) for outer in self.components
         )
 
 
-def differences(one: Profile, other: Profile) -> list[Difference]:
-    """What the second one would decide differently, the looser first."""
-    patterns: dict[bytes, Components] = {}
-    for profile in (one, other):
-        patterns.update((rule.pattern, rule.components) for rule in profile.rules if rule.tier < BUILT_IN)
-    found: dict[tuple[object, ...], Difference] = {}
-    for pattern, components in patterns.items():
-        for effect in _ANY:
-            told = _first_difference(one, other, effect, components)
-            if told is not None:
-                difference = found.setdefault((pattern, *told), Difference(pattern, components, *told))
-                difference.effects.append(effect)
-    groups: dict[tuple[object, ...], list[Difference]] = {}
-    for difference in sorted(found.values(), key=lambda each: (len(each.components), each.pattern)):
-        group = groups.setdefault((difference.verdicts, difference.rules), [])
-        if not any(wider.covers(difference) for wider in group):
-            group.append(difference)
-    rest = [difference for group in groups.values() for difference in group]
-    return sorted(rest, key=lambda each: (not each.loosens, each.verdicts, each.rules, each.effects, each.pattern))
+class Comparison:
+    """What two profiles decide differently, the looser first. `complete`: there is no more of it."""
+
+    def __init__(self, one: Profile, other: Profile) -> None:
+        self.complete = True
+        self._told: dict[tuple[object, ...], Difference] = {}
+        self._changed: set[Rule] = set()
+        self._known: dict[tuple[tuple[Rule, ...], ...], list[_Said]] = {}
+        self._programs: dict[tuple[Components, ...], list[bytes]] = {}
+        rules = [tuple(_copy(rule) for rule in each.rules if rule.tier < BUILT_IN) for each in (one, other)]
+        self._compare(*rules)
+        self.differences = self._gathered()
+
+    def _compare(self, mine: Sequence[Rule], theirs: Sequence[Rule]) -> None:
+        pairs = _paired(mine, theirs)
+        relevant = [index for index, (one, other) in enumerate(pairs) if one is None or other is None]
+        if not relevant:
+            return
+        self._changed.update(rule for index in relevant for rule in pairs[index] if rule is not None)
+        rules = [_either(*pair) for pair in pairs]
+        patterns = [rule.components for rule in rules]
+        kinds = Kinds(patterns, relevant)
+        kinds.dismiss = _Dismissing(kinds, pairs)
+        for matching, path in kinds.found():
+            self._look_at(path, [pairs[index] for index in sorted(matching)])
+        if kinds.complete:
+            return
+        self.complete = False
+        index_of = _Index(patterns)
+        for path in _overlaps(rules, relevant):
+            self._look_at(path, [pairs[index] for index in index_of(path)])
+
+    def _look_at(self, path: bytes, matching: Sequence[tuple[Rule | None, Rule | None]]) -> None:
+        """Tell what differs on a path, which the patterns of these rules match."""
+        both = [one for one, _ in matching if one is not None], [other for _, other in matching if other is not None]
+        alike: dict[tuple[tuple[Rule, ...], ...], list[str]] = {}
+        for effect in effects.TO_PEERS if path[:2] == b"//" else effects.EFFECTS:
+            about = tuple(tuple(rule for rule in side if effect in rule.effects) for side in both)
+            alike.setdefault(about, []).append(effect)
+        for sides, names in alike.items():
+            if sides not in self._known:
+                self._known[sides] = list(self._judged(names[0], path, sides))
+            for said in self._known[sides]:
+                self._tell(said, names, path)
+
+    def _judged(self, effect: str, path: bytes, both: Sequence[Sequence[Rule]]) -> Iterator[_Said]:
+        """What differs on a path, for which these rules matter: for any program first, then for those that differ from
+        that.
+        """
+        sides = [Profile("", tuple(each), b"", _SETTINGS) for each in both]
+        rules = [*both[0], *both[1]]
+        settled = [side.settled(effect, path) for side in sides]
+        if settled[0] is not None and settled[1] is not None:
+            if _word(settled[0]) != _word(settled[1]):
+                yield _Said([(Facts(), settled[0], settled[1])], "")
+            return
+        conditions = list(dict.fromkeys(each for rule in rules if (each := _condition(rule))))
+        if len(conditions) > _MOST_CONDITIONS:
+            self.complete = False
+            del conditions[_MOST_CONDITIONS:]
+        base: _Said | None = None
+        for label, trusted, words in self._callers(rules):
+            rows = []
+            for met in _possible(conditions):
+                case = _Case(met, label, trusted)
+                rows.append((case, *(side.judge(effect, path, case) for side in sides)))
+            said = _Said(rows, words)  # type: ignore[arg-type]
+            if base is None:
+                base = said
+                if said.differs:
+                    yield said
+            elif said.differs and said.told != base.told:
+                yield said
+
+    def _callers(self, rules: Iterable[Rule]) -> Iterator[tuple[bytes, bytes, str]]:
+        """Each kind of program that the rules tell apart, one that no rule names first: its label, whether that is
+        believed by an allowance, and how it is called.
+        """
+        labels = {rule.exe_components: rule for rule in rules if rule.exe_components is not None}
+        named = tuple(sorted(labels, key=repr))
+        if named not in self._programs:
+            kinds = Kinds([*named, (None,)], [len(named)])
+            found = list(kinds.found())
+            self.complete &= kinds.complete
+            self._programs[named] = [exe for _, exe in sorted(found, key=lambda each: len(each[0]))]
+        for exe in self._programs[named]:
+            fitting = [paths.display(labels[each].exe, 5000) for each in named if matches(each, exe)]
+            words = " and ".join(fitting)
+            yield exe, exe, f"for {words}" if words else ""
+            if words:
+                yield exe, b"", f"for what the run made, as {words}"
+        if named:
+            yield b"", b"", "for a program that is not known"
+
+    def _tell(self, said: _Said, names: list[str], path: bytes) -> None:
+        verdicts, rules, case = said.told
+        of = [rule for rule in said.rules if rule is not None]
+        of = [rule for rule in of if rule in self._changed] or of
+        if len(of) > 1 and _lies_in(of[0].components, of[1].components):
+            of.pop()
+        elif len(of) > 1 and _lies_in(of[1].components, of[0].components):
+            of.pop(0)
+        key = verdicts, case, tuple(rule.pattern for rule in of)
+        difference = self._told.get(key)
+        if difference is None:
+            difference = self._told[key] = Difference(verdicts, rules, case, of)
+            difference.example = path
+        difference.effects += [name for name in names if name not in difference.effects]
+
+    def _gathered(self) -> list[Difference]:
+        """Without those that a wider one tells as well."""
+        groups: dict[tuple[object, ...], list[Difference]] = {}
+        wide_first = sorted(self._told.values(), key=lambda each: (sum(map(len, each.components)), each.patterns))
+        for difference in wide_first:
+            difference.effects.sort()
+            group = groups.setdefault((difference.verdicts, difference.case), [])
+            if not any(wider.covers(difference) for wider in group):
+                group.append(difference)
+        return sorted(
+            (difference for group in groups.values() for difference in group),
+            key=lambda each: (not each.loosens, each.verdicts, each.case, each.rules, each.effects, each.patterns),
+        )
 
 
-def _first_difference(
-    one: Profile, other: Profile, effect: str, components: Components
-) -> tuple[tuple[str, str], tuple[str, str]] | None:
-    if components[:1] == (b"",) and effect not in effects.TO_PEERS:  # no file
-        return None
-    for path in _names(components):
-        said = [_verdict(profile, effect, path) for profile in (one, other)]
-        if said[0][0] != said[1][0]:
-            return (said[0][0], said[1][0]), (said[0][1], said[1][1])
-    return None
+class _Said:
+    """What both decide on a path for one kind of program: a row for each case of the conditions."""
+
+    def __init__(self, rows: Sequence[tuple[Facts, Decision, Decision]], program: str) -> None:
+        different = next((row for row in rows if _word(row[1]) != _word(row[2])), None)
+        self.differs = different is not None
+        sides = [one for _, one, _ in rows], [other for _, _, other in rows]
+        verdicts = _summed(sides[0]), _summed(sides[1])
+        self.rules = [min(side, key=lambda each: STRICTNESS[each.verdict]).rule for side in sides]
+        case = program
+        if different is not None and verdicts[0] == verdicts[1]:  # but not in the same cases
+            verdicts = _word(different[1]), _word(different[2])
+            self.rules = [different[1].rule, different[2].rule]
+            case = f"{program} {different[0]}".strip()
+        sources = [rule.source if rule is not None else "" for rule in self.rules]
+        self.told = verdicts, (sources[0], sources[1]), case
 
 
-def _verdict(profile: Profile, effect: str, path: bytes) -> tuple[str, str]:
-    """`allow`, `confirm`, `deny`, `deny as expected`, or `deny, or allow when own`; and the rule."""
-    settled = profile.settled(effect, path)
-    if settled is not None:
-        return _word(settled), _source(settled)
-    strict, mild = profile.judge(effect, path, Facts()), profile.judge(effect, path, EveryFact())
+class _Case(Facts):
+    """What is so of a request: the conditions in `met`. `label` and `trusted` are its program as a refusal and as an
+    allowance take it.
+    """
+
+    __slots__ = ("_label", "_met", "_trusted")
+
+    def __init__(self, met: dict[Condition, object], label: bytes, trusted: bytes) -> None:
+        self._met = met
+        self._label = label
+        self._trusted = trusted
+
+    def owns(self, rule: Rule, path: bytes) -> bool:
+        return bool(self._met.get(_condition(rule)))
+
+    def git_config_changes(self) -> frozenset[str] | None:
+        return frozenset() if self._met.get((model.GIT_CONFIG,)) else None
+
+    def git_danger(self) -> str | None:
+        found = self._met.get(_GIT, "")
+        return None if found is None else str(found)
+
+    def bound_by_tree(self) -> bool:
+        return bool(self._met.get((model.BOUND,)))
+
+    def sink_doubt(self, sink: Sink) -> str:
+        return "" if self._met.get(_sink(sink)) else "it is another program"
+
+    def executable(self) -> bytes:
+        return self._label
+
+    def trusted_executable(self) -> bytes:
+        return self._trusted
+
+    def __str__(self) -> str:
+        """`when own below /w`, of what holds."""
+        words = []
+        for condition, holds in self._met.items():
+            name = str(condition[0])
+            if condition == _GIT:
+                words.append(model.GIT_ACTIVE if holds else model.GIT_INERT if holds == "" else "nothing appears there")
+            elif holds and isinstance(condition[-1], bytes):
+                words.append(f"{name} below {paths.display(condition[-1])}")
+            elif holds:
+                words.append(name)
+        return f"when {' and '.join(words)}" if words else "when no condition holds"
+
+
+class _Dismissing:
+    """Leaves out positions of rules that have no say below, since a stronger one decides about all that is there."""
+
+    def __init__(self, kinds: Kinds, pairs: Sequence[tuple[Rule | None, Rule | None]]) -> None:
+        self._ends = 0
+        self._weaker: dict[int, tuple[int, int, int]] = {}  # by their ends: what goes, and what more unless these live
+        rules = [_either(*pair) for pair in pairs]
+        sides = [(one is not None) + 2 * (other is not None) for one, other in pairs]
+        places = [kinds.positions([index]) for index in range(len(rules))]
+        for index, rule in enumerate(rules):
+            if rule.when or rule.exe_components is not None or rule.components[-1:] != (None,):
+                continue
+            side = sides[index]
+            weaker = grants = lifting = 0
+            for at, each in enumerate(rules):
+                here = sides[at] & ~side == 0 and each.effects <= rule.effects
+                if here and at < index and each.tier == rule.tier:
+                    weaker |= places[at]
+                elif here and each.tier == GRANT and rule.tier == PROTECTION:
+                    grants |= places[at]
+                elif each.tier == PROTECTION and STRICTNESS[each.verdict] < _CONFIRM and at > index:
+                    lifting |= places[at]
+            if rule.tier == PROTECTION and STRICTNESS[rule.verdict] < _CONFIRM:
+                grants = 0
+            end = kinds.end(index)
+            self._ends |= end
+            self._weaker[end] = weaker, grants, lifting
+
+    def __call__(self, at: int) -> int:
+        ends = at & self._ends
+        while ends:
+            end = ends & -ends
+            ends ^= end
+            if at & end:
+                layer, grants, lifting = self._weaker[end]
+                at &= ~layer
+                if not at & lifting:
+                    at &= ~grants
+        return at
+
+
+def _overlaps(rules: Sequence[Rule], relevant: Iterable[int]) -> Iterator[bytes]:
+    """For each line of a profile that matters a path that it shares with each other line."""
+    met: set[tuple[str, str, frozenset[str]]] = set()
+    for index in relevant:
+        one = rules[index]
+        for rule in rules:
+            alike = (rule.verdict, rule.expected) == (one.verdict, one.expected) and not rule.when
+            if alike or (one.source, rule.source, rule.effects) in met or not rule.effects & one.effects:
+                continue
+            path = meeting(one.components, rule.components)
+            if path is not None:
+                met.add((one.source, rule.source, rule.effects))
+                yield path
+
+
+class _Index:
+    """The patterns that match a path, by their places, without a look at most of them."""
+
+    def __init__(self, patterns: Sequence[Components]) -> None:
+        self._patterns = patterns
+        self._by_name: dict[bytes | None, list[tuple[bytes, bytes, int]]] = {}  # with what a path holds for certain
+        for index, pattern in enumerate(patterns):
+            names = [component if isinstance(component, bytes) else None for component in pattern]
+            head = [*itertools.takewhile(lambda name: name is not None, names)]
+            inner = max((name for name in names[len(head) : -1] if name), key=len, default=b"")
+            start = b"/" + b"/".join(head)  # type: ignore[arg-type]
+            self._by_name.setdefault(names[-1] if names else None, []).append((start, inner, index))
+
+    def __call__(self, path: bytes) -> list[int]:
+        asked = [*self._by_name.get(path.rpartition(b"/")[2], ()), *self._by_name.get(None, ())]
+        return sorted(
+            index
+            for start, inner, index in asked
+            if path.startswith(start) and inner in path and matches(self._patterns[index], path)
+        )
+
+
+def _copy(rule: Rule) -> Rule:
+    """Its own, since a profile numbers the rules that it is made of."""
+    return Rule(
+        rule.effects, rule.pattern, rule.components, rule.verdict, rule.reason, rule.source, rule.when, rule.exe,
+        rule.exe_components, rule.tier, sink=rule.sink, expected=rule.expected,
+    )  # fmt: skip
+
+
+def _either(one: Rule | None, other: Rule | None) -> Rule:
+    found = one or other
+    assert found is not None  # one of them is there
+    return found
+
+
+def _paired(mine: Sequence[Rule], theirs: Sequence[Rule]) -> list[tuple[Rule | None, Rule | None]]:
+    """The rules of both in one order, those together that are in both in the same order."""
+    from difflib import SequenceMatcher
+
+    keys = [
+        [
+            (
+                rule.effects,
+                rule.components,
+                rule.verdict,
+                rule.exe_components,
+                rule.tier,
+                rule.expected,
+                _condition(rule),
+            )
+            for rule in rules
+        ]
+        for rules in (mine, theirs)
+    ]
+    found: list[tuple[Rule | None, Rule | None]] = []
+    for tag, begin, end, other_begin, other_end in SequenceMatcher(
+        None, keys[0], keys[1], autojunk=False
+    ).get_opcodes():
+        if tag == "equal":
+            found += zip(mine[begin:end], theirs[other_begin:other_end], strict=True)
+        else:
+            found += [
+                *((rule, None) for rule in mine[begin:end]),
+                *((None, rule) for rule in theirs[other_begin:other_end]),
+            ]
+    return found
+
+
+def _condition(rule: Rule) -> Condition:
+    """What a rule asks, so that rules which ask the same are met in the same cases."""
+    when = rule.when
+    if when == model.OWN:
+        return when, rule.below
+    if when in _OWN:
+        return (when, rule.components[rule.anchor], rule.below) if rule.anchor >= 0 else (when, None)
+    if when in _GIT:
+        return _GIT
+    if when == model.SINK and rule.sink is not None:
+        return _sink(rule.sink)
+    return (when,) if when else ()
+
+
+def _sink(sink: Sink) -> Condition:
+    return model.SINK, sink.name, tuple(sink.options), tuple(sink.operands), tuple(sink.outputs)
+
+
+def _possible(conditions: Sequence[Condition]) -> Iterator[dict[Condition, object]]:
+    """Each way in which conditions may be met together, nothing met first."""
+    values = [("x", None, "") if each == _GIT else (False,) if each[1:] == (None,) else (False, True)
+              for each in conditions]  # fmt: skip
+    for row in itertools.product(*values):
+        met: dict[Condition, object] = dict(zip(conditions, row, strict=True))
+        own = [each for each in conditions if each[0] in _OWN]
+        if not any(met[each] and not met[other] for each in own for other in own if _implies(each, other)):
+            yield met
+
+
+def _implies(one: Condition, other: Condition) -> bool:
+    """Whether what the run made is own by the second condition, too, if it is by the first."""
+    if one[1:] == (None,) or other[1:] == (None,) or _depth(other) > _depth(one):
+        return False
+    if other[0] == model.OWN:
+        return True
+    return one[1:-1] == other[1:-1] and (one[0] == other[0] or other[0] == model.OWN_ANCHOR)
+
+
+def _depth(condition: Condition) -> int:
+    below = condition[-1]
+    assert isinstance(below, bytes)
+    return 0 if below == b"/" else below.count(b"/")
+
+
+def _summed(decisions: Sequence[Decision]) -> str:
+    """`allow`, `confirm`, `deny`, `deny as expected`, or `deny, or allow when own`."""
+    strict = max(decisions, key=lambda each: STRICTNESS[each.verdict])
+    mild = min(decisions, key=lambda each: STRICTNESS[each.verdict])
     if strict.verdict == mild.verdict:
-        return _word(strict), _source(strict)
-    when = f" when {mild.rule.when}" if mild.rule is not None and mild.rule.when else ""
-    return f"{_word(strict)}, or {mild.verdict}{when}", _source(mild)
+        return _word(strict)
+    if mild.rule is not None and mild.rule.when:
+        return f"{_word(strict)}, or {mild.verdict} when {mild.rule.when}"
+    when = f" when {strict.rule.when}" if strict.rule is not None and strict.rule.when else ""
+    return f"{_word(strict)}{when}, or {mild.verdict}"
 
 
 def _word(decision: Decision) -> str:
     return decision.verdict + (" as expected" if decision.rule is not None and decision.rule.expected else "")
-
-
-def _source(decision: Decision) -> str:
-    return decision.rule.source if decision.rule is not None else ""
 
 
 def _rank(verdict: str) -> int:
@@ -109,52 +449,12 @@ def _rank(verdict: str) -> int:
     return 2 * STRICTNESS[strict.partition(" ")[0]] - bool(mild)
 
 
-def _names(components: Components) -> Iterator[bytes]:
-    """Some names that a pattern stands for: each `**` for nothing, and for a name in a new directory; of a network
-    its ends.
-    """
-    network = _network(components)
-    if network is not None:
-        for end in _ends(*network[0]):
-            yield b"//" + end + b"".join(map(_sample, network[1]))
-        return
-    for filling in (_DEEP, (_NEW,), ()):
-        parts: list[bytes] = []
-        for component in components:
-            if component is None:
-                parts += filling
-            else:
-                parts.append(component if isinstance(component, bytes) else b"".join(map(_sample, component)))
-        if parts != [b""]:
-            yield b"/" + b"/".join(parts)
-        if None not in components:
-            return
-
-
-def _network(components: Components) -> tuple[tuple[bytes, int], tuple[Token, ...]] | None:
-    """The network that a pattern of peers names, and what it says of the port."""
-    last = components[-1] if components else None
-    if isinstance(last, tuple) and isinstance(last[0], tuple) and isinstance(last[0][0], bytes):
-        return (last[0][0], int(last[0][1])), last[1:]
-    return None
-
-
-def _ends(first: bytes, bits: int) -> Iterator[bytes]:
-    """Its first address and its last one."""
-    last = int.from_bytes(first, "big") | (1 << 8 * len(first) - bits) - 1
-    for raw in (first, last.to_bytes(len(first), "big")):
-        yield inet.written(raw).encode()
-
-
-def _sample(token: Token) -> bytes:
-    if isinstance(token, bytes):
-        return token
-    if isinstance(token, int):
-        return b"new" if token == ANY_RUN else b"n"
-    negated, members = token
-    assert isinstance(members, bytes)
-    if not negated:
-        return members[:1]
-    return next(
-        (b"%c" % byte for byte in b"nopq0_" + bytes(range(33, 127)) if byte not in members and byte != 47), b"\xff"
-    )
+@lru_cache(maxsize=65536)
+def _lies_in(inner: Components, outer: Components) -> bool:
+    """Whether a pattern matches all that another one matches, for certain."""
+    if inner == outer:
+        return True
+    if not all(matches(outer, path) for path in samples(inner)):
+        return False
+    kinds = Kinds([inner, outer], [0])
+    return all(1 in matching for matching, _ in kinds.found()) and kinds.complete

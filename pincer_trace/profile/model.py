@@ -64,6 +64,10 @@ class Facts:
 
     __slots__ = ()
 
+    def owns(self, rule: Rule, path: bytes) -> bool:
+        """Is `path` the run's own, as the condition of `rule` means it?"""
+        return _is_own(rule, path, self)
+
     def created_by_tree(self, below: bytes) -> bool:
         """Was the object, or a directory above it that lies strictly below `below`, created in this session
         by the tree?
@@ -370,7 +374,7 @@ class Profile:
                 elif when == BOUND:
                     if not facts.bound_by_tree():
                         continue
-                elif not _is_own(rule, path, facts):
+                elif not facts.owns(rule, path):
                     continue
             if rule.tier == PROTECTION and rule.verdict in {ALLOW, VIEW}:
                 lifted = True

@@ -10,7 +10,7 @@ import pytest
 
 from pincer_trace.errors import UserError
 from pincer_trace.profile import ALLOW, DENY, Facts, Overlay, Places, load, loading
-from pincer_trace.profile.compare import differences
+from pincer_trace.profile.compare import Comparison
 from pincer_trace.profile.show import available, describe
 
 RULE = '[[rule]]\neffects = ["read"]\npaths = ["/a/**"]\nverdict = "allow"\nreason = "because"\n'
@@ -144,7 +144,7 @@ def test_what_is_expected_is_part_of_a_profile_but_of_none_in_the_work_tree(plac
     one, other = load("one", places), load("other", places)
     assert [rule.expected for rule in other.matching("connect", b"//a.example:1")] == [1]
     assert one.digest != other.digest
-    (difference,) = differences(one, other)
+    (difference,) = Comparison(one, other).differences
     assert (difference.verdicts, difference.loosens) == (("deny", "deny as expected"), False)
     assert "connect, as expected: because" in describe(other)
     (rule,) = load(write('extends = "other"\n'), places).matching("connect", b"//a.example:1")

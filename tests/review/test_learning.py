@@ -292,19 +292,20 @@ def test_learned_checked_and_compared_on_the_command_line(made, program, tmp_pat
     )
     done = program("profile", "diff", new, open_too, cwd=one.work)
     assert done.returncode == 1, done.stderr
-    assert re.match(r"settings: udp \w+ -> unpoliced\npass_env: \+ X_TOKEN\nno pattern ", done.stdout), done.stdout
+    assert re.match(r"settings: udp \w+ -> unpoliced\npass_env: \+ X_TOKEN\nnothing is decided ", done.stdout), (
+        done.stdout
+    )
     labelled = one.base / "labelled.toml"
     labelled.write_text(
-        new.read_text() + '[[rule]]\nprotection = true\neffects = ["read"]\npaths = ["{home}/.ssh/id_ed25519"]\n'
+        new.read_text() + '[[rule]]\neffects = ["read"]\npaths = ["{home}/for-cat"]\n'
         'exe = ["/usr/bin/cat"]\nverdict = "allow"\nreason = "x"\n'
     )
     done = program("profile", "diff", new, labelled, cwd=one.work)
     assert done.returncode == 1, done
-    assert re.match(r"\+ allow \(protection\) read \S+/id_ed25519 for /usr/bin/cat\nno pattern ", done.stdout), (
-        done.stdout
-    )
+    assert done.stdout.splitlines()[0] == "deny -> allow, for /usr/bin/cat", done.stdout
+    assert done.stdout.splitlines()[2].strip().endswith("/for-cat")
     done = program("profile", "diff", new, new)
-    assert (done.returncode, done.stdout) == (0, "no pattern of either is decided differently\n")
+    assert (done.returncode, done.stdout) == (0, "nothing is decided differently\n")
 
 
 def test_what_a_check_passes_needs_no_option_of_that_run(made, program):
