@@ -125,7 +125,7 @@ class Result:
     @functools.cached_property
     def trace(self) -> Trace:
         """The run as the pytest plugin gives one, with its assertions."""
-        return Trace(str(self.session), self.command, self.status, self.stdout, self.stderr)
+        return Trace(str(self.session), self.command, self.status, self.out, self.err)
 
     def denied(self, path: str | Path | None = None) -> list[dict[str, Any]]:
         """Decisions whose verdict is not allow, of one path or of all."""

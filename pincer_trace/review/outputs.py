@@ -1,12 +1,13 @@
 """`--report FILE`, `--sarif FILE` and `--fail-on`: what a run leaves for a CI system.
 
-The files are opened before anything starts, so that a mistake is told then, and closed to the command: it must not
-write its own report. They are filled by the front when the command has ended, however that was.
+The files are opened and emptied before anything starts, so that a mistake is told then, and closed to the command: it
+must not write its own report. They are filled by the front when the command has ended, however that was.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 
 from pincer_trace import paths
 from pincer_trace.errors import FAILURE, REFUSED, UserError
@@ -41,9 +42,15 @@ class Output:
         except OSError as error:
             why = "it is a link; name the file itself" if os.path.islink(self.path) else error.strerror
             raise UserError(f"{option} {paths.display(name)}: cannot be written: {why}; nothing was started") from None
-        if not os.path.isfile(self._descriptor):
+        status = os.fstat(self._descriptor)
+        if not stat.S_ISREG(status.st_mode):
             os.close(self._descriptor)
             raise UserError(f"{option} {paths.display(name)}: no regular file; nothing was started")
+        if status.st_nlink > 1:  # the content of another file of this user's, perhaps
+            os.close(self._descriptor)
+            raise UserError(
+                f"{option} {paths.display(name)}: cannot be written: it has other names, too; nothing was started"
+            )
 
     def write(self, text: str) -> None:
         """The whole of it, in place of what was there. Raises UserError."""
@@ -53,6 +60,10 @@ class Output:
                 file.write(text)
         except OSError as error:
             raise UserError(f"{self.option} {paths.display(self.path)}: not written: {error.strerror}") from None
+
+    def empty(self) -> None:
+        """Take away what an earlier run left: where this one is killed, nobody takes that for its own."""
+        os.ftruncate(self._descriptor, 0)
 
     def discard(self) -> None:
         """Nothing ran: what was made for it goes again."""
@@ -80,6 +91,8 @@ class Outputs:
         if len({output.path for output in self._files}) < len(self._files):
             self.discard()
             raise UserError("--report and --sarif name one file; nothing was started")
+        for output in self._files:
+            output.empty()
 
     @property
     def paths(self) -> list[str]:

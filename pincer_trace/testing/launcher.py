@@ -22,16 +22,38 @@ if TYPE_CHECKING:
 
 PATIENCE = 20.0  # seconds for a tree that was killed, and its supervisor, to be gone
 _PART = 1 << 16
+KEPT = 16 << 20  # bytes of each output of a run that are kept in memory; what comes then is read, and dropped
 _GONE = (
     f"the process that starts supervisors ({sys.executable}) ended, and what it ran with it; pincer-trace doctor tells "
     "whether something that it imports is missing"
 )
 
 
+class Output:
+    """What a run wrote: its first bytes, up to `KEPT`, and how many came after them."""
+
+    def __init__(self) -> None:
+        self.kept = bytearray()
+        self.dropped = 0
+
+    def add(self, part: bytes) -> None:
+        """More of it."""
+        room = KEPT - len(self.kept)
+        self.kept += part[:room]
+        self.dropped += max(0, len(part) - room)
+
+    def text(self) -> str:
+        """As text; the last line says what is missing."""
+        text = self.kept.decode(errors="backslashreplace")
+        if not self.dropped:
+            return text
+        return f"{text}\n[pincer-trace: {self.dropped:,} bytes more were written, and are not kept]\n"
+
+
 class Ended:
     """A run that is over: `status` as `wait` has it, both outputs, and the session's directory, if there was one."""
 
-    def __init__(self, status: int, out: bytes, err: bytes, session: bytes, *, late: bool) -> None:
+    def __init__(self, status: int, out: Output, err: Output, session: bytes, *, late: bool) -> None:
         self.status = status
         self.out = out
         self.err = err
@@ -153,7 +175,7 @@ class _Pipes:
 
 def _attend(front: int, told: socket.socket, pipes: _Pipes, data: bytes, timeout: float) -> Ended:
     """Hand in `data`, gather the output, and wait for the end."""
-    got = {pipes.stdout: bytearray(), pipes.stderr: bytearray()}
+    got = {pipes.stdout: Output(), pipes.stderr: Output()}
     status = 125
     late = False
     deadline = time.monotonic() + timeout
@@ -187,11 +209,11 @@ def _attend(front: int, told: socket.socket, pipes: _Pipes, data: bytes, timeout
                     if pipes.stdin in selector.get_map():  # nobody reads the rest
                         selector.unregister(pipes.stdin)
                 elif part := os.read(key.fd, _PART):
-                    got[key.fd] += part
+                    got[key.fd].add(part)
                 else:
                     selector.unregister(key.fd)
     session = pipes.last_words()
-    return Ended(status, bytes(got[pipes.stdout]), bytes(got[pipes.stderr]), session, late=late)
+    return Ended(status, got[pipes.stdout], got[pipes.stderr], session, late=late)
 
 
 def _hand_in(stream: int, data: bytes) -> bytes:

@@ -61,8 +61,8 @@ def supervise(
     `profile`, `task` and `confirm` are the options of those names, `options` further ones, such as
     `["--allow-write", path]`. `env` are variables beside those of this process; None takes one away. `home` is a
     directory to be its HOME, so that nothing of the user's own home is seen or changed; it is made where it is missing.
-    Without `input`, standard input is empty. `sessions` is where the session's directory is made: by default where
-    `pincer-trace log` finds it.
+    Without `input`, standard input is empty. Of each output 16 MiB are kept, and a last line says what was dropped.
+    `sessions` is where the session's directory is made: by default where `pincer-trace log` finds it.
 
     Raises `TimedOut` after `timeout` seconds; then, as after every interruption, no process of the run is left. Raises
     `CannotStart` when there is nothing that ran, and of that `Unsupported` when this machine cannot supervise.
@@ -87,20 +87,21 @@ def supervise(
     )
     status = ended.status
     if not os.path.isdir(ended.session):  # none was told of, or it was taken back: the command was not started
-        raise _reason(status, ended.err, environment)
-    trace = Trace(os.fsdecode(ended.session), words, status if status >= 0 else 128 - status, ended.out, ended.err)
+        raise _reason(status, ended.err.text(), environment)
+    exit_status = status if status >= 0 else 128 - status
+    trace = Trace(os.fsdecode(ended.session), words, exit_status, ended.out.text(), ended.err.text())
     if ended.late:
         raise TimedOut(trace, timeout)
     return trace
 
 
-def _reason(status: int, stderr: bytes, environment: Mapping[str, str]) -> CannotStart:
+def _reason(status: int, stderr: str, environment: Mapping[str, str]) -> CannotStart:
     """Why nothing ran. What a machine lacks is found out only now: a test that runs need not wait for it."""
-    said = stderr.decode(errors="backslashreplace").strip().removeprefix("pincer-trace: ")
+    said = stderr.strip().removeprefix("pincer-trace: ")
     if status != FAILURE:
         return CannotStart(said or f"the supervisor ended with status {status}")
     found = launcher.current().run([], cwd="/", environment=environment, data=None, timeout=launcher.PATIENCE)
-    lacking = found.out.decode(errors="backslashreplace").strip()
+    lacking = found.out.text().strip()
     if found.status == 1:
         return Unsupported(f"this machine cannot supervise: {'; '.join(lacking.splitlines())}")
     return CannotStart(said)

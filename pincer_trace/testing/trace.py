@@ -36,12 +36,12 @@ class Trace:
     A `Path` is no pattern: it means itself and all that is below.
     """
 
-    def __init__(self, session: str, command: list[str], exit_status: int, stdout: bytes, stderr: bytes) -> None:
+    def __init__(self, session: str, command: list[str], exit_status: int, stdout: str, stderr: str) -> None:
         self.session = session
         self.command = command
         self.exit = exit_status
-        self.stdout = stdout.decode(errors="backslashreplace")
-        self.stderr = stderr.decode(errors="backslashreplace")
+        self.stdout = stdout
+        self.stderr = stderr
 
     # -- what it did -----------------------------------------------------------------------------------------
 

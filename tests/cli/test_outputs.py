@@ -120,11 +120,13 @@ def test_what_was_confirmed_fails_where_that_is_asked_for(runner: support.Runner
     assert runner.supervise(["true"], options=("--fail-on", "confirm")).status == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_interrupted_run_leaves_them_too(runner: support.Runner, number: int) -> None:
-    """As a CI system ends it: a signal to the supervisor alone."""
+    """As a CI system ends it: a signal to the supervisor alone. By SIGKILL nothing, also of an earlier run."""
     words = [*runner.identity.switch, runner.identity.python, "-I", "-m", "pincer_trace", "-q", "--session-dir"]
     out = folder(runner, runner.work / "out")
+    for name in ("report.json", "denials.sarif"):
+        give(runner, out / name, b"of an earlier run")
     program = "echo > .vimrc 2> /dev/null; echo ready; exec sleep 100"
     words += [str(new_sessions(runner)), *OUTPUTS, "--fail-on", "deny", "--", "sh", "-c", program]
     env = support.environment(runner.identity, runner.home)
@@ -135,6 +137,10 @@ def test_an_interrupted_run_leaves_them_too(runner: support.Runner, number: int)
         assert child.stdout.readline() == b"ready\n"
         os.kill(child.pid, number)
         assert child.wait(60) in (-number, 128 + number)
+        assert child.stdout.read() == b""  # all that had it have ended
+    if number == signal.SIGKILL:
+        assert [file.read_bytes() for file in out.iterdir()] == [b"", b""]
+        return
     told = json.loads((out / "report.json").read_text())
     assert (told["exit"], told["state"], told["counts"]["denied"]) == (128 + number, "ended", 1)
     (result,) = valid(json.loads((out / "denials.sarif").read_text()))["results"]
@@ -148,12 +154,15 @@ def test_a_file_that_cannot_be_written_is_told_before_anything_starts(runner: su
     (runner.work / "link").symlink_to(runner.home / ".bashrc")  # an earlier run may leave such a thing
     (runner.work / "nowhere").symlink_to(runner.home / ".bash_login")
     (runner.home / ".bashrc").write_text("the user's")
+    (runner.home / ".bashrc").chmod(0o666)
+    (runner.work / "second").hardlink_to(runner.home / ".bashrc")
     for options, words in (
         (("--report", "none/x"), "--report none/x: cannot be written: No such file or directory; nothing was started"),
         (("--sarif", "."), "--sarif .: cannot be written: Is a directory; nothing was started"),
         (("--sarif", "fifo"), "--sarif fifo: "),
         (("--report", "link"), "--report link: cannot be written: it is a link; name the file itself; nothing was"),
         (("--sarif", "nowhere"), "--sarif nowhere: cannot be written: it is a link; name the file itself; nothing"),
+        (("--report", "second"), "--report second: cannot be written: it has other names, too; nothing was started"),
         (("--report", ""), "--report: a file is needed; nothing was started"),
         (("--report", "x", "--sarif", "x"), "--report and --sarif name one file; nothing was started"),
         (("--report", "x", "--sarif", "none/y"), "--sarif none/y: cannot be written"),
@@ -163,7 +172,7 @@ def test_a_file_that_cannot_be_written_is_told_before_anything_starts(runner: su
         assert (done.status, done.out) == (125, ""), done
         assert done.err.startswith(f"pincer-trace: {words}"), done.err
         assert done.err.count("\n") == 1
-    assert sorted(os.listdir(runner.work)) == ["fifo", "link", "nowhere"]
+    assert sorted(os.listdir(runner.work)) == ["fifo", "link", "nowhere", "second"]
     assert (runner.home / ".bashrc").read_text() == "the user's"
 
 

@@ -184,6 +184,18 @@ def test_after_the_timeout_nothing_is_left(pincer: Pincer, house: House) -> None
     assert re.search(r"^  sleep \(\d+\)$", str(late.value), re.M)
 
 
+def test_more_output_than_is_kept_is_read_and_said(
+    pincer: Pincer, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launcher, "KEPT", 1000)
+    script = "yes 123456789 | head -n 100000; echo ended >&2"
+    trace = pincer.run(["sh", "-c", script], cwd=house.work, home=house.home)
+    trace.assert_exit(0)
+    assert trace.stdout == "123456789\n" * 100 + "\n[pincer-trace: 999,000 bytes more were written, and are not kept]\n"
+    assert trace.stderr == "ended\n"
+    assert "999,000 bytes more" in message(trace.assert_exit, 1)
+
+
 def test_output_that_is_always_there_puts_off_no_timeout() -> None:
     told, theirs = socket.socketpair()
     with told, theirs, launcher._Pipes() as pipes, subprocess.Popen(["sleep", "1000"]) as run:
