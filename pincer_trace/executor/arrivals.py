@@ -91,6 +91,8 @@ class Arrival:
     def directory(self, here: Target, there: Target) -> None:
         """A directory moves from `here` to `there`: its names are judged, the old ones and the new. Raises Denied."""
         c = self._c
+        if c.resolver.is_memory(there.parent):
+            return
         cares = c.authority.cares_below
         if not (cares(RENAME, here.path) or cares(RENAME, there.path) or cares(READ, here.path)):
             return
@@ -100,6 +102,8 @@ class Arrival:
 
     def link(self, effect: str, there: Target, text: bytes) -> None:
         """A symbolic link with this text comes to `there`, by whatever call. Raises Denied."""
+        if self._c.resolver.is_memory(there.parent):
+            return
         self.judged += self._c.authority.demand_link(self._task, effect, there)
         if self._is_place(there.path) or is_place(self._c, there):
             self._in_place(there.path, there.path.rpartition(b"/")[0], text, None)

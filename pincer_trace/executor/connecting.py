@@ -164,7 +164,8 @@ class Connecting:
             ours = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             self._network = peers.Socket(ours.fileno()).network()
             ours.close()
-        return bool(self._network) and own.network() != self._network
+        network = own.network()
+        return bool(self._network) and bool(network) and network != self._network
 
     def _names(self, task: Task) -> Naming:
         if self._naming is None:

@@ -132,8 +132,6 @@ class Reopening:
         number = procfs.stat(task.tid).tty
         if number == 0:
             raise OSError(errno.ENXIO, "/dev/tty")
-        if task.away and number != procfs.stat(os.getppid()).tty:  # of which devpts it is, nothing tells
-            raise OSError(errno.ENXIO, "/dev/tty")
         major, minor = (number >> 8) & 0xFFF, (number & 0xFF) | ((number >> 12) & 0xFFF00)
         device = os.makedev(major, minor)
         if major in _PTS_MAJORS:
@@ -143,13 +141,20 @@ class Reopening:
             name = b"/dev/" + name
         opened = self._c.domains.perform(lambda: os.open(name, (flags & ~WALK) | OURS))
         try:
-            if os.fstat(opened).st_rdev != device:
+            if os.fstat(opened).st_rdev != device or not self._is_the_one(opened, number):
                 raise OSError(errno.ENXIO, "/dev/tty")
         except BaseException:
             os.close(opened)
             raise
         give(self._c, identity, opened, flags)
         return ANSWERED
+
+    def _is_the_one(self, opened: int, number: int) -> bool:
+        """Whether a terminal that was opened by its number can be the caller's: in each devpts they begin anew."""
+        c = self._c
+        if c.resolver.mounts is None or not c.resolver.mounts.any:
+            return True
+        return number == procfs.stat(os.getppid()).tty or c.terminals.made(opened)
 
     def again(
         self, identity: int, task: Task, pin: int, flags: int, sequence: int | None, found: os.stat_result
@@ -179,8 +184,9 @@ class Reopening:
                 outcome.leave_open()
                 return ANSWERED  # a lease on it: waited for elsewhere (P73)
             try:
-                if found.st_rdev == _PTMX and stat.S_ISCHR(found.st_mode):
-                    c.terminals.note(opened)
+                master = found.st_rdev == _PTMX and stat.S_ISCHR(found.st_mode)
+                if master and own == pin and not c.resolver.is_memory(pin):
+                    c.terminals.note(opened)  # of this machine's devpts
                 there = place(c, identity, opened, flags)
                 if empties:
                     os.ftruncate(opened, 0)

@@ -15,6 +15,7 @@ import errno
 import os
 import select
 
+from pincer_trace.gateway.provenance import remember
 from pincer_trace.gateway.resolve import Forbidden
 from pincer_trace.kernel import libc, procfs
 from pincer_trace.paths import is_inside
@@ -27,8 +28,11 @@ PROCFS = b"proc"
 MEMORY = frozenset({b"tmpfs", b"devpts", b"mqueue"})  # they hold nothing but what the run puts there
 _O_PATH = os.O_PATH | os.O_CLOEXEC
 _TWIN = libc.how(_O_PATH | os.O_NOFOLLOW, 0, libc.RESOLVE_NO_MAGICLINKS | libc.RESOLVE_NO_SYMLINKS)
-# File systems of which nobody can make a mount: pipes, sockets, memory files and what else has no name. <linux/magic.h>
-_NAMELESS = frozenset({0x50495045, 0x534F434B, 0x09041934, 0x6E736673, 0x50494446, 0x5345434D, 0x444D4142, 0x958458F6})
+# Of each type, the number by which the kernel calls it. <linux/magic.h>
+_TYPES = {b"tmpfs": 0x01021994, b"devpts": 0x1CD1, b"mqueue": 0x19800202, PROCFS: 0x9FA0}
+_MADE = 4096  # file systems that are remembered
+# Of what has no name, so that nobody mounts it anywhere: pipes, sockets, namespaces, processes, memory and the like
+_NAMELESS = frozenset({0x50495045, 0x534F434B, 0x09041934, 0x6E736673, 0x50494446, 0x5345434D, 0x444D4142})
 _NOT_FOUND = "it lies on a mount of the command's own, and is not found there by a name of this machine"
 
 
@@ -75,8 +79,8 @@ class Mounts:
         self._named.clear()
 
     def made(self, device: int, kind: bytes) -> None:
-        """We have mounted a new file system for the run."""
-        self._made[device] = kind
+        """We have mounted a new file system for the run: so it was said there, where something else may lie by now."""
+        remember(self._made, device, kind, _MADE)
 
     # -- ours ------------------------------------------------------------------------------------------------
 
@@ -178,16 +182,15 @@ class Mounts:
         """The same object on a mount of ours; `pin` itself where it has no name anywhere; or, of a file system of the
         run's own, its name there and whether that is a procfs. Raises OSError, Forbidden.
         """
-        found, text = os.fstat(pin), _text(pin)
+        found, text, magic = os.fstat(pin), _text(pin), libc.file_system(pin)
         kind = self._made.get(found.st_dev)
-        if kind is not None and found.st_dev not in self._ours:
+        if kind is not None and found.st_dev not in self._ours and magic[0] == _TYPES[kind]:
             if kind != PROCFS:
                 return b"//" + kind + text, False
             row = self._row(tid, pin)
             if row is not None and is_inside(text, row.point):
                 return b"/proc" + row.root.rstrip(b"/") + text[len(row.point) :], True
             raise Forbidden(text, _NOT_FOUND)
-        magic = libc.file_system(pin)
         if magic[0] in _NAMELESS or found.st_dev == self._memory:
             return pin
         row = self._row(tid, pin)

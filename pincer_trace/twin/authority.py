@@ -218,8 +218,7 @@ class Authority:
         self._judge_first()
         claim = Claim.of(effect, target)
         if self.mounts is not None and self.mounts.any:
-            own = self.mounts.is_memory(target.descriptor if target.descriptor >= 0 else target.parent)
-            if own and not (effect == READ and self._aliases.copied_from(target)):
+            if self._is_memory(target) and not (effect == READ and self._aliases.copied_from(target)):
                 return Judgement(
                     claim, target, self.left.of_the_run(claim, target), self.right.of_the_run(claim, target)
                 )
@@ -235,6 +234,12 @@ class Authority:
         if rule is not None and rule.sink is not None and judgement.verdict == ALLOW:
             self.sunk(task, target, self._secret_name(judgement, (VIEW, CONFIRM, DENY)), rule.sink)
         return judgement
+
+    def _is_memory(self, target: Target) -> bool:
+        """Whether it lies on a file system that was mounted for the run alone."""
+        if self.mounts is None or not self.mounts.any:
+            return False
+        return self.mounts.is_memory(target.descriptor if target.descriptor >= 0 else target.parent)
 
     def _note_secret(self, target: Target, name: bytes) -> None:
         """From now on it is protected by itself; by another name it may have been let pass before."""
@@ -394,7 +399,7 @@ class Authority:
 
         Raises Denied, Asked.
         """
-        if self._profile.guarded_below(effect, target.path) is None:
+        if self._profile.guarded_below(effect, target.path) is None or self._is_memory(target):
             return []
         self._judge_first()
         claim = Claim.of(effect, target)

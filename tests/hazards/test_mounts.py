@@ -5,6 +5,7 @@ namespace gives a protected file another name. P24, P25, P41, P47, and P5, P26, 
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 from collections.abc import Iterator
@@ -65,7 +66,7 @@ ORDINARY = r"""
 id -u; cat inwork; echo more >>inwork; mkdir d; mv inwork d/moved; ln d/moved again; chmod 600 again; rm d/moved; rmdir d
 cat again; stat -c '%a %h' again; echo x >/etc/x; echo x >>/etc/passwd; touch /etc/passwd; ln -s /tmp/z linked; cat linked
 echo one >/tmp/x; cat /tmp/x; mkdir /tmp/d; mv /tmp/x /tmp/d/y; ln /tmp/d/y /tmp/z; chmod 640 /tmp/z; stat -c '%a %u' /tmp/z
-ln -s z /tmp/l; cat /tmp/l linked; readlink -f /tmp/l; mv /tmp/z . ; cat z; rm z; rm -r /tmp/d; ls -A /tmp; mkfifo /tmp/f; (echo piped >/tmp/f &); cat </tmp/f
+ln -s z /tmp/l; cat /tmp/l linked; readlink -f /tmp/l; mv /tmp/z . ; cat z; rm z; rm -r /tmp/d; ls -A /tmp; mkdir -p /tmp/a/.vscode /tmp/a/.git/hooks; mv /tmp/a /tmp/b; ln -s b/.vscode /tmp/.vscode; mv /tmp/b /tmp/.claude; ls -A /tmp; mkfifo /tmp/f; (echo piped >/tmp/f &); cat </tmp/f
 grep -c . /proc/self/mountinfo; cat /proc/self/comm /proc/1/comm; readlink /proc/self/exe; head -c 5 /proc/self/status; echo
 ls /proc/self/fd | wc -l; echo >/dev/null; echo text >/dev/stdout; cat /dev/stdin </etc/hostname; (exec 3<again; cat /dev/fd/3)
 ls -d /dev/pts/ptmx; ls -l /dev/null | cut -c1-10; find . | sort; cd ..; pwd; ls -d work; cat ./work/../work/again; ls /run/nothing
@@ -309,6 +310,7 @@ def test_p43_a_covered_program_is_not_believed(runner: support.Runner, scoped: P
     trusted = runner.supervise(["/usr/bin/tac", key], options=("--quiet", "-p", str(scoped)))
     assert trusted.stdout == SECRET, trusted
     code = r"""
+import os
 import shutil
 import socket
 shutil.copy("/usr/bin/head", "mine")
@@ -435,27 +437,62 @@ def test_p41_what_a_namespace_of_its_own_gives(runner: support.Runner, scoped: P
 
 
 TERMINALS = r"""
-# The number of a terminal says nothing in a devpts of one's own: there is a first one in each.
+# The number of a terminal says nothing in a devpts of one's own: in each they begin anew.
 import fcntl
-def run():
-    enter(); mount("devpts", "/mnt", "devpts", 0, "newinstance,ptmxmode=0666")
-    master = os.open("/mnt/ptmx", os.O_RDWR | os.O_NOCTTY)
-    fcntl.ioctl(master, 0x40045431, b"\0\0\0\0")
-    os.setsid()
-    slave = os.open("/mnt/0", os.O_RDWR | os.O_NOCTTY); fcntl.ioctl(slave, 0x540E, 0)
+number = int(sys.argv[2])
+def masters(ptmx):
+    # Of all numbers up to that of the terminal outside
+    opened = [os.open(ptmx, os.O_RDWR | os.O_NOCTTY) for _ in range(number + 1)]
+    for master in opened: fcntl.ioctl(master, 0x40045431, b"\0\0\0\0")
+    return opened
+def own(again="/dev/tty"):
+    enter(); mount("devpts", "/mnt", "devpts", 0, "newinstance,ptmxmode=0666"); master = masters("/mnt/ptmx")[-1]
+    return typed(master, os.open(f"/mnt/{number}", os.O_RDWR | os.O_NOCTTY))
+def typed(master, slave):
+    os.setsid(); fcntl.ioctl(slave, 0x540E, 0)
     try: again = os.open("/dev/tty", os.O_RDWR)
     except OSError as error: return error.errno
     os.write(again, b"typed")
     return os.read(master, 5).decode()
-note("tty", child(run)); report()
+def handed():
+    # To a process that is in no mount namespace
+    ours, theirs = socket.socketpair()
+    def give():
+        enter(); mount("devpts", "/mnt", "devpts", 0, "newinstance,ptmxmode=0666"); master = masters("/mnt/ptmx")[-1]
+        send(theirs, os.open(f"/mnt/{number}", os.O_RDWR | os.O_NOCTTY)); send(theirs, master)
+    child(give)
+    slave = receive(ours)
+    return typed(receive(ours), slave)
+def outside():
+    # A master of the other devpts, by the name of this one's, vouches for no terminal here
+    enter(); bind("/dev", "dev", REC); os.mkdir("kept"); bind(f"/dev/pts/{number}", "kept/outside")
+    mount("devpts", os.path.abspath("dev/pts"), "devpts", 0, "newinstance,ptmxmode=0666"); held = masters("dev/ptmx")
+    opened = []
+    for path in ("kept/outside", f"/dev/pts/{number}"):
+        try: opened.append(os.isatty(os.open(path, os.O_RDWR | os.O_NOCTTY)))
+        except OSError as error: opened.append(error.errno)
+    return opened
+for attempt in (own, handed, outside): note(attempt.__name__, child(attempt))
+report()
 """
 
 
 def test_p15_a_terminal_of_another_devpts(runner: support.Runner, scoped: Path) -> None:
-    """/dev/tty by its number would be the first terminal of this machine, and somebody else's."""
-    assert notes(runner.native(words(runner, TERMINALS))) == {"tty": "typed"}
-    found, _ = attack(runner, scoped, TERMINALS)
-    assert found == {"tty": 6}
+    """By its number it would be a terminal of this machine, and somebody else's."""
+    master, slave = os.openpty()
+    try:
+        name = os.ttyname(slave)
+        os.chown(name, runner.identity.uid, runner.identity.gid)
+        arguments = str(runner.home), name.rpartition("/")[2]
+        native = notes(runner.native(words(runner, TERMINALS, *arguments)))
+        assert native == {"own": "typed", "handed": "typed", "outside": [True, True]}
+        support.remove_tree(runner.work)
+        folder(runner, runner.work)
+        found, _ = attack(runner, scoped, TERMINALS, arguments[1])
+    finally:
+        os.close(master)
+        os.close(slave)
+    assert found == {"own": 6, "handed": 6, "outside": [13, 13]}
 
 
 NETWORKS = r"""
