@@ -50,6 +50,8 @@ from pincer_trace.twin.recovery import Denials
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pincer_trace.channel import Channel
     from pincer_trace.executor.launches import Withheld
     from pincer_trace.executor.opens import Handler
@@ -71,7 +73,7 @@ class Engine:
 
     def __init__(self, plan: worker.Plan, profile: Profile, session: Session, control: socket.socket, *, keep: bool,
                  confirm: str, intent: Intent | None = None, evaluator: socket.socket | None = None,
-                 withheld: Withheld | None = None) -> None:  # fmt: skip
+                 withheld: Withheld | None = None, scanned: Sequence[bytes] = ()) -> None:  # fmt: skip
         self._plan = plan
         self._profile = profile
         self._session = session
@@ -81,6 +83,7 @@ class Engine:
         self._intent = intent
         self._evaluator = evaluator
         self._withheld = withheld or {}
+        self._scanned = scanned  # protected files that have other names
         self._status: int | None = None  # as waitid gives it: the exit status, or minus the signal
         self._failure = ""
         self._leftover = 0
@@ -132,6 +135,8 @@ class Engine:
         root = os.urandom(32)
         keys = Keys(root)
         provenance, aliases, self._link = self._known(resolver, root)
+        if self._scanned:
+            aliases.note_scanned(self._scanned)
         authority = Authority(
             self._profile,
             ledger,

@@ -92,6 +92,7 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
             from pincer_trace.withheld import withhold
 
             withheld, handled = withhold(given, os.environb, profile, options.pass_env)
+        scanned = _scanned(profile, places) if profile.settings.scan else []
         plan = _plan(options, command, cache, arguments, given.environment, profile)
         companion = _companion(options, profile)  # before there is anything that it must not hold
         for desk in desks:
@@ -170,7 +171,7 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
     engine = os.fork()
     if engine == 0:
         ours.close()
-        _be_engine(options, plan, profile, session, engines, intent, companion, withheld)
+        _be_engine(options, plan, profile, session, engines, intent, companion, withheld, scanned)
     engines.close()
     for each in (companion, *desks):
         if each is not None:
@@ -280,6 +281,21 @@ def _no_mounts(options: RunOptions, profile: Profile, floor: Floor) -> str:
     return ""
 
 
+def _scanned(profile: Profile, places: Places) -> list[bytes]:
+    """The protected files of the home and the work tree that have other names. Raises UserError."""
+    from pincer_trace.gateway.aliases import Aliases, TooMany
+    from pincer_trace.paths import is_inside
+
+    tops = [places.home, *(() if is_inside(places.workspace, places.home) else (places.workspace,))]
+    try:
+        return Aliases(profile).anywhere(tops)
+    except TooMany:
+        raise UserError(
+            "the profile says protect.scan = true, and the home and the work tree cannot be looked through (more than "
+            "two million names, or a folder of yours that is closed to you); nothing was started"
+        ) from None
+
+
 def _intent(options: RunOptions) -> Intent | None:
     """The model that `--task` asks, once it has answered a first question. Raises UserError."""
     if options.task is None:
@@ -329,6 +345,7 @@ def _be_engine(
     intent: Intent | None,
     companion: Companion | None,
     withheld: Withheld,
+    scanned: list[bytes],
 ) -> None:
     """The rest of the engine's life, in the forked child: never returns."""
     status = 1
@@ -345,6 +362,7 @@ def _be_engine(
             intent=intent,
             evaluator=companion.take() if companion is not None else None,
             withheld=withheld,
+            scanned=scanned,
         ).run()
         status = 0
     except UserError as error:  # nothing has run, so there is nothing to keep

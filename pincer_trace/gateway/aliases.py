@@ -20,10 +20,11 @@ from pincer_trace.kernel import libc, procfs
 from pincer_trace.paths import is_inside
 from pincer_trace.profile import ALLOW, Facts
 from pincer_trace.profile.globs import matcher, matches
+from pincer_trace.profile.model import AnyProgram
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from pincer_trace.profile import Profile
     from pincer_trace.profile.globs import Components
@@ -75,6 +76,20 @@ class Aliases:
             return False
         remember(self._secrets, key, (identity, name), _SECRETS)
         return True
+
+    def note_scanned(self, paths: Iterable[bytes]) -> None:
+        """Files that `anywhere` found are protected by themselves from now on."""
+        from pincer_trace.twin.target import Target
+
+        for path in paths:
+            try:
+                pin = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
+            except OSError:
+                continue  # it is gone
+            try:
+                self.note_secret(Target(path, descriptor=pin, found=os.fstat(pin)), path)
+            finally:
+                os.close(pin)
 
     def note_copy(self, identity: bytes, found: os.stat_result, names: tuple[bytes, ...]) -> None:
         """What is written to an object comes from who has read these secrets in full. Raises TooMany: then nothing may
@@ -253,6 +268,26 @@ class Aliases:
                 if found.st_nlink > 1:
                     known.setdefault((found.st_dev, found.st_ino), name)
         return known
+
+    def anywhere(self, tops: Iterable[bytes]) -> list[bytes]:
+        """The files below `tops` which a pattern that begins with `**` protects from being read, and that have other
+        names. Raises TooMany where not all of it can be looked through.
+        """
+        tails = {
+            tuple(rule.components[1:])
+            for rule in self._profile.rules
+            if rule.verdict != ALLOW and READ in rule.effects and rule.components[:1] == (None,)
+        }
+        found: dict[tuple[int, int], bytes] = {}
+        looked, self._looked = self._looked, 0
+        for top in tops:
+            for path, seen in self._everywhere(top, tuple(tails - {()})):
+                if seen.st_nlink > 1 and self._profile.judge(READ, path, AnyProgram()).verdict != ALLOW:
+                    found.setdefault((seen.st_dev, seen.st_ino), path)
+        complete, self._looked = self._looked < _LIMIT, looked
+        if not complete:
+            raise TooMany
+        return list(found.values())
 
     def _below(
         self, directory: bytes, components: Components, tails: tuple[Components, ...] = ()

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     Passed = tuple[tuple[str, ...], tuple[tuple[str, bytes, Components], ...]]
     # variables with the values that they are given, of what commands
     Switched = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, bytes, Components], ...]]
-    # floor, hold, udp, mode, view, variables that are passed, and that are set
-    Chosen = tuple[str, float, str, str, str, tuple[Passed, ...], tuple[Switched, ...]]
+    # floor, hold, udp, mode, view, variables that are passed, and that are set, whether other names are looked for
+    Chosen = tuple[str, float, str, str, str, tuple[Passed, ...], tuple[Switched, ...], bool]
     # (name, upstream, base URL's variable, variables of keys, file, arguments, needs), commands, file:line
     Kept = tuple[str, str, str, tuple[str, ...], str, tuple[str, ...], tuple[str, ...]]
     Brokered = tuple[Kept, tuple[tuple[str, bytes, Components], ...], str]
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     # digest of settings, rows, brokers and sinks, brokers, sinks
     Compiled = tuple[str, Chosen, list[Row], list[tuple[str, str, bytes]], bytes, list[Brokered], list[Sinking]]
 
-FORMAT = 12
+FORMAT = 13
 _COMPILER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "source.py")
 PLACEHOLDERS = (
     "workspace", "git_common", "home", "homes", "cache", "config", "data", "tmp", "state", "path_dirs",
@@ -152,6 +152,7 @@ def load(
             *settings[:5],
             _passed_names(settings[5], expansions, places),
             _switches(settings[6], expansions, places),
+            scan=settings[7],
         ),
         description=description,
         paths=tuple(files),

@@ -247,10 +247,10 @@ class Settings:
     `udp`: whether there are UDP sockets, whose receivers nothing can judge; `mode`: "observe" where the rules refuse
     nothing, and what they would refuse is recorded; `view`: how much a view of a secret tells; `pass_env`: variables
     that the command gets although they hold credentials; `set_env`: those that it gets where the person has not set
-    them.
+    them; `scan`: whether files are looked for at the start that are protected anywhere, and have other names.
     """
 
-    __slots__ = ("floor", "hold", "mode", "pass_env", "set_env", "udp", "view")
+    __slots__ = ("floor", "hold", "mode", "pass_env", "scan", "set_env", "udp", "view")
 
     def __init__(
         self,
@@ -261,7 +261,10 @@ class Settings:
         view: str = "default",
         pass_env: tuple[str, ...] = (),
         set_env: tuple[tuple[str, str], ...] = (),
+        *,
+        scan: bool = False,
     ) -> None:
+        self.scan = scan
         self.floor = floor
         self.hold = hold
         self.udp = udp

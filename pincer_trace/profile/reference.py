@@ -23,6 +23,7 @@ _KEYS: dict[object, dict[str, str]] = {
         "of your own that extends its own name means the shipped profile of that name.",
         "protections": "A profile whose protections hold here, and none of its grants.",
         "settings": "See below.",
+        "protect": "See below.",
         "rule": "The rules, in order.",
         "pass_env": "Credentials in the environment that the command gets.",
         "set_env": "Switches in the environment that the command gets.",
@@ -38,6 +39,11 @@ _KEYS: dict[object, dict[str, str]] = {
         "mode": "`observe`: the rules refuse nothing; what they would refuse is done and recorded.",
         "view": "How much a view of a secret tells: names and structure; the `lengths` of values, too; or "
         "`strict-symbolic`, one handle and nothing else.",
+    },
+    source.ProtectTable: {
+        "scan": "Whether the home and the work tree are looked through at the start for files which a pattern that "
+        "begins with `**` protects, and which have other names (hard links): they are protected by each of them then. "
+        "A run does not start where there is too much to look through.",
     },
     source.RuleTable: {
         "effects": "Which effects it is about: names of effects, or groups.",
@@ -202,6 +208,7 @@ def _titles() -> dict[type[msgspec.Struct], str]:
     return {
         source.ProfileFile: "The file",
         source.SettingsTable: "`[settings]`",
+        source.ProtectTable: "`[protect]`",
         source.RuleTable: "`[[rule]]`",
         source.PassEnvTable: "`[[pass_env]]`",
         source.SetEnvTable: "`[[set_env]]`",

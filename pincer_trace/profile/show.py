@@ -176,6 +176,7 @@ def describe(profile: Profile) -> str:
         *(["mode    observe: nothing is refused but by what is built in"] if profile.settings.mode == OBSERVE else []),
         f"udp     {profile.settings.udp}",
         f"view    {profile.settings.view}",
+        *(["scan    other names of files that are protected anywhere, at the start"] if profile.settings.scan else []),
         *([f"passes  {paths.display(', '.join(profile.settings.pass_env))}"] if profile.settings.pass_env else []),
     ]
     if profile.settings.set_env:

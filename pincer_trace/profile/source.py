@@ -101,6 +101,12 @@ class SettingsTable(msgspec.Struct, forbid_unknown_fields=True):
     view: Literal["default", "lengths", "strict-symbolic"] | None = None
 
 
+class ProtectTable(msgspec.Struct, forbid_unknown_fields=True):
+    """`[protect]`."""
+
+    scan: bool | None = None
+
+
 class ProfileFile(msgspec.Struct, forbid_unknown_fields=True):
     """A whole file. `extends` takes all rules and settings of another profile; `protections` its protections alone."""
 
@@ -108,6 +114,7 @@ class ProfileFile(msgspec.Struct, forbid_unknown_fields=True):
     extends: str | None = None
     protections: str | None = None
     settings: SettingsTable = msgspec.field(default_factory=SettingsTable)
+    protect: ProtectTable = msgspec.field(default_factory=ProtectTable)
     rule: list[RuleTable] = []
     pass_env: list[PassEnvTable] = []
     set_env: list[SetEnvTable] = []
@@ -122,7 +129,7 @@ _TABLES = {
     "broker": BrokerTable,
     "sink": SinkTable,
 }
-_STRUCTS = {**_TABLES, "settings": SettingsTable, "": ProfileFile}
+_STRUCTS = {**_TABLES, "settings": SettingsTable, "protect": ProtectTable, "": ProfileFile}
 
 
 def compile_profile(path: str, content: bytes, places: Places) -> Compiled:
@@ -137,7 +144,7 @@ def compile_profile(path: str, content: bytes, places: Places) -> Compiled:
         udp = table.udp or udp
         mode = table.mode or mode
         view = table.view or view
-    settings = (floor, hold, udp, mode, view, tuple(reading.passed), tuple(reading.switched))
+    settings = (floor, hold, udp, mode, view, tuple(reading.passed), tuple(reading.switched), reading.scan)
     rows = reading.rows if mode != model.OBSERVE else _asking(reading.rows)
     brokers = [broker for broker in reading.brokers.values() if broker[0][3]]
     sinkings = [sinking for sinking in reading.sinks.values() if sinking[2] or sinking[0][3]]
@@ -159,6 +166,7 @@ class _Reading:
         self._places = places
         self.description = ""
         self.settings: list[SettingsTable] = []
+        self.scan = False
         self.rows: list[Row] = []
         self.passed: list[Passed] = []
         self.switched: list[Switched] = []
@@ -184,6 +192,7 @@ class _Reading:
             self.brokers |= other.brokers  # they keep keys from the command
         self.description = parsed.description or self.description
         self.settings.append(parsed.settings)
+        self.scan = self.scan if parsed.protect.scan is None else parsed.protect.scan
         self.rows += [_row(path, lines, index, rule) for index, rule in enumerate(parsed.rule)]
         self.passed += [_passed(path, lines, index, table) for index, table in enumerate(parsed.pass_env)]
         self.switched += [_switched(path, lines, index, table) for index, table in enumerate(parsed.set_env)]
@@ -237,8 +246,8 @@ def _explain(message: str, lines: Lines) -> str:
         table, index = steps[0], int(steps[1])
         key = steps[2] if len(steps) > 2 else ""
         where = f"{table} {index + 1}: "
-    elif steps[:1] == ["settings"]:
-        table, where = "settings", "settings: "
+    elif steps[:1] in (["settings"], ["protect"]):
+        table, where = steps[0], f"{steps[0]}: "
         key = steps[1] if len(steps) > 1 else ""
     elif steps:
         key = steps[0]

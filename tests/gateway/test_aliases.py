@@ -8,12 +8,26 @@ import shutil
 
 import pytest
 
-from pincer_trace.gateway.aliases import Aliases
+from pincer_trace.gateway import aliases as aliases_module
+from pincer_trace.gateway.aliases import Aliases, TooMany
 from pincer_trace.paths import is_inside
 from pincer_trace.profile.globs import matches
 from pincer_trace.profile.model import PROTECTION
 
 AT = -100
+ANYWHERE = """
+[[rule]]
+effects = ["read"]
+paths = ["/**"]
+verdict = "allow"
+reason = "r"
+[[rule]]
+protection = true
+effects = ["read"]
+paths = ["**/*.secret"]
+verdict = "view"
+reason = "r"
+"""
 
 
 def test_p28_a_second_name_from_before(make_bench, work):
@@ -36,6 +50,30 @@ def test_p28_what_asks_by_its_other_name(make_bench, work):
     assert bench.records("denied")[0]["verdict"] == "confirm"
     bench = make_bench(confirm_all=True)
     assert bench.call("openat", AT, b"innocent", os.O_WRONLY, 0).succeeded
+
+
+def test_p28_where_not_all_can_be_looked_through(make_bench, work, monkeypatch):
+    """By the number of names, or since a folder of ours is closed to us: then nothing is known."""
+    os.makedirs("deep/er")
+    for name in ("deep/er/it.secret", "plain"):
+        with open(name, "w"):
+            pass
+        os.link(name, f"{name}.other")
+    bench = make_bench(ANYWHERE)
+    aliases, here = bench.engine._authority._aliases, os.getcwdb()
+    assert aliases.anywhere([here]) == [here + b"/deep/er/it.secret"]
+    real = os.scandir
+    monkeypatch.setattr(aliases_module.os, "scandir", lambda path: _closed() if path.endswith(b"er") else real(path))
+    with pytest.raises(TooMany):
+        aliases.anywhere([here])
+    monkeypatch.undo()
+    monkeypatch.setattr(aliases_module, "_LIMIT", 3)
+    with pytest.raises(TooMany):
+        aliases.anywhere([here])
+
+
+def _closed():
+    raise PermissionError(errno.EACCES, "closed")
 
 
 def test_an_innocent_second_name_is_free(make_bench, work):

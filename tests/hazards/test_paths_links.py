@@ -71,6 +71,20 @@ def test_p28_a_second_name_made_before_the_run_shows_no_secret(runner: support.R
     assert result.status == 1
 
 
+def test_p28_a_second_name_from_before_is_found_where_the_profile_says_so(runner: support.Runner) -> None:
+    """Of a file that only a pattern protects which begins with `**`, in the home, by names in and out of it."""
+    secret = give(runner, runner.home / "project/sub/.env", b"TOKEN=" + SECRET)
+    outside = runner.base / "outside"
+    for name in (runner.home / "notes.txt", runner.work / "config", outside):
+        os.link(secret, name)
+    command = ["cat", str(runner.home / "notes.txt"), "config", str(outside)]
+    assert runner.supervise(command).stdout.count(SECRET) == 3  # docs/threats.md says so
+    profile = give(runner, runner.base / "p.toml", b'extends = "default"\n[protect]\nscan = true\n')
+    result = runner.supervise(command, options=("-q", "-p", str(profile)))
+    assert (result.status, result.out.count("TOKEN=pincer:")) == (0, 3), result
+    assert SECRET not in result.stdout
+
+
 def test_p28_a_second_name_made_before_the_run_changes_nothing(runner: support.Runner) -> None:
     target = give(runner, runner.home / ".bashrc", b"# mine\n")
     os.link(target, runner.work / "notes.txt")
