@@ -2,9 +2,9 @@
 
 Each kind of path that the rules of either tell apart is judged under both (`examples` finds one path of each), for each
 program that a rule names and for one that none does, and in each case that a condition may meet. So nothing is missed,
-and what is told comes with a path for which it is so. Where there are too many kinds for that, lines are tried two by
-two, and that is said. What pincer-trace closes for its own sake is left aside, since that depends on where the files of
-a profile lie.
+and what is told comes with a path for which it is so. Of many rules only the grants make kinds, as long as both have
+the same protections; where they have not, there are too many kinds, so lines are tried two by two, and that is said.
+What pincer-trace closes for its own sake is left aside, since that depends on where the files of a profile lie.
 """
 
 from __future__ import annotations
@@ -27,12 +27,16 @@ if TYPE_CHECKING:
     from pincer_trace.profile.sinks import Sink
 
     Condition = tuple[object, ...]
+    Pair = tuple[Rule | None, Rule | None]  # of one profile and the other; both where both have it
 
 _EFFECTS = tuple(sorted(effects.EFFECTS))
 _OWN = (model.OWN, model.OWN_ANCHOR, model.OWN_ABOVE)
 _GIT = (model.GIT_INERT, model.GIT_ACTIVE)
 _CONFIRM = STRICTNESS[CONFIRM]
 _MOST_CONDITIONS = 10  # of one path
+_MOST_RULES = 250  # whose overlaps are all tried
+_MOST_OVERLAPS = 1500  # of two, that are tried
+_MOST_ROUNDS = 4
 _SETTINGS = Settings()  # what no rule is about is told beside this
 
 
@@ -88,30 +92,64 @@ class Comparison:
             return
         self._changed.update(rule for index in relevant for rule in pairs[index] if rule is not None)
         rules = [_either(*pair) for pair in pairs]
-        patterns = [rule.components for rule in rules]
-        kinds = Kinds(patterns, relevant)
-        kinds.dismiss = _Dismissing(kinds, pairs)
-        for matching, path in kinds.found():
-            self._look_at(path, [pairs[index] for index in sorted(matching)])
-        if kinds.complete:
-            return
-        self.complete = False
-        index_of = _Index(patterns)
-        for path in _overlaps(rules, relevant):
-            self._look_at(path, [pairs[index] for index in index_of(path)])
+        index_of = _Index([rule.components for rule in rules])
+        if len(rules) <= _MOST_RULES:
+            self.complete = self._try_kinds(pairs, range(len(pairs)))
+        elif all(rules[index].tier == GRANT for index in relevant):
+            self.complete = self._try_grants(pairs, index_of)
+        else:
+            self.complete = False
+        if not self.complete:
+            for path in itertools.islice(_overlaps(rules, relevant), _MOST_OVERLAPS):
+                self._look_at(path, [pairs[index] for index in index_of(path)])
 
-    def _look_at(self, path: bytes, matching: Sequence[tuple[Rule | None, Rule | None]]) -> None:
-        """Tell what differs on a path, which the patterns of these rules match."""
+    def _try_kinds(self, pairs: Sequence[Pair], among: Iterable[int]) -> bool:
+        """Each kind of path by some of the rules, which all others are none of; whether these were all."""
+        some = [pairs[index] for index in among]
+        kinds = _kinds(some)
+        for matching, path in kinds.found():
+            self._look_at(path, [some[index] for index in sorted(matching)])
+        return kinds.complete and self.complete
+
+    def _try_grants(self, pairs: Sequence[Pair], index_of: _Index) -> bool:
+        """Each kind of path by grants, where both have the same protections: those decide alike in both, so what they
+        leave of a kind differs as the grants do. Those that hide an example may hide the whole kind: then they are
+        among what makes kinds, too. Whether all was tried.
+        """
+        among = {index for index, pair in enumerate(pairs) if _either(*pair).tier == GRANT}
+        for _ in range(_MOST_ROUNDS):
+            some = sorted(among)
+            kinds = _kinds([pairs[index] for index in some])
+            hiding: set[int] = set()
+            for matching, path in kinds.found():
+                full = index_of(path)
+                grants = [pairs[i] for i in full if _either(*pairs[i]).tier == GRANT]
+                told = self._look_at(path, [pairs[index] for index in full])
+                if not told >= self._look_at(path, grants, keep=False):
+                    hiding |= set(full) - {some[index] for index in matching}
+            if not kinds.complete or hiding <= among:
+                return kinds.complete and self.complete
+            among |= hiding
+        return False
+
+    def _look_at(self, path: bytes, matching: Sequence[Pair], *, keep: bool = True) -> set[str]:
+        """Tell what differs on a path, which the patterns of these rules match; for which effects something does."""
         both = [one for one, _ in matching if one is not None], [other for _, other in matching if other is not None]
         alike: dict[tuple[tuple[Rule, ...], ...], list[str]] = {}
+        found: set[str] = set()
         for effect in effects.TO_PEERS if path[:2] == b"//" else effects.EFFECTS:
             about = tuple(tuple(rule for rule in side if effect in rule.effects) for side in both)
             alike.setdefault(about, []).append(effect)
         for sides, names in alike.items():
+            if self._changed.isdisjoint(itertools.chain(*sides)):
+                continue
             if sides not in self._known:
                 self._known[sides] = list(self._judged(names[0], path, sides))
             for said in self._known[sides]:
-                self._tell(said, names, path)
+                found.update(names)
+                if keep:
+                    self._tell(said, names, path)
+        return found
 
     def _judged(self, effect: str, path: bytes, both: Sequence[Sequence[Rule]]) -> Iterator[_Said]:
         """What differs on a path, for which these rules matter: for any program first, then for those that differ from
@@ -261,7 +299,7 @@ class _Case(Facts):
 class _Dismissing:
     """Leaves out positions of rules that have no say below, since a stronger one decides about all that is there."""
 
-    def __init__(self, kinds: Kinds, pairs: Sequence[tuple[Rule | None, Rule | None]]) -> None:
+    def __init__(self, kinds: Kinds, pairs: Sequence[Pair]) -> None:
         self._ends = 0
         self._weaker: dict[int, tuple[int, int, int]] = {}  # by their ends: what goes, and what more unless these live
         rules = [_either(*pair) for pair in pairs]
@@ -300,10 +338,11 @@ class _Dismissing:
 
 
 def _overlaps(rules: Sequence[Rule], relevant: Iterable[int]) -> Iterator[bytes]:
-    """For each line of a profile that matters a path that it shares with each other line."""
+    """Examples of each line of a profile that matters, and a path that it shares with each other line."""
     met: set[tuple[str, str, frozenset[str]]] = set()
     for index in relevant:
         one = rules[index]
+        yield from samples(one.components)
         for rule in rules:
             alike = (rule.verdict, rule.expected) == (one.verdict, one.expected) and not rule.when
             if alike or (one.source, rule.source, rule.effects) in met or not rule.effects & one.effects:
@@ -350,7 +389,15 @@ def _either(one: Rule | None, other: Rule | None) -> Rule:
     return found
 
 
-def _paired(mine: Sequence[Rule], theirs: Sequence[Rule]) -> list[tuple[Rule | None, Rule | None]]:
+def _kinds(pairs: Sequence[Pair]) -> Kinds:
+    """The kinds of path by these rules, of which one that only one profile has matters."""
+    relevant = [index for index, pair in enumerate(pairs) if None in pair]
+    kinds = Kinds([_either(*pair).components for pair in pairs], relevant)
+    kinds.dismiss = _Dismissing(kinds, pairs)
+    return kinds
+
+
+def _paired(mine: Sequence[Rule], theirs: Sequence[Rule]) -> list[Pair]:
     """The rules of both in one order, those together that are in both in the same order."""
     from difflib import SequenceMatcher
 
@@ -369,7 +416,7 @@ def _paired(mine: Sequence[Rule], theirs: Sequence[Rule]) -> list[tuple[Rule | N
         ]
         for rules in (mine, theirs)
     ]
-    found: list[tuple[Rule | None, Rule | None]] = []
+    found: list[Pair] = []
     for tag, begin, end, other_begin, other_end in SequenceMatcher(
         None, keys[0], keys[1], autojunk=False
     ).get_opcodes():

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Unit = tuple[bool, int]  # whether any number of bytes, and which ones: a bit each
 
 LIMIT = 20_000  # states of one search among the bytes of a component
-_MOST_POSITIONS = 100_000  # that a search among components looks at: a second or two
+_MOST_POSITIONS = 150_000  # that a search among components looks at: a second or two
 _NAME = (1 << 256) - 2 & ~(1 << 47)  # all but NUL and the slash
 _LIKED = b"newabcdfghijklmopqrstuvxyz0123456789_-" + bytes(range(33, 127)) + bytes(range(256))  # in examples
 _RESERVED = frozenset({b"", b".", b".."})
