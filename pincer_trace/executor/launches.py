@@ -113,7 +113,7 @@ class Launches:
         if not image or image == start.image or not holders.may_be(task):
             return
         launch = launch_of(task.tid)
-        if launch is None:
+        if launch is None or not _is_unique(task.tid):
             return
         self._c.provenance.note_launch(image, launch)
         if any(MARK in variable for variable in launch[1]):
@@ -215,3 +215,11 @@ def _unquoted(value: bytes) -> bytes:
     if len(value) > 1 and value[0] == value[-1] and value[:1] in b"\"'" and value[:1] not in value[1:-1]:
         return value[1:-1]
     return value
+
+
+def _is_unique(tid: int) -> bool:
+    """Whether no other program can have its image: of one that is laid out at fixed places another can be made."""
+    try:
+        return procfs.is_placed_by_chance(tid)
+    except (OSError, ValueError):
+        return False

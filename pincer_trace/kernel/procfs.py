@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 import os
 
+_ADDR_NO_RANDOMIZE = 0x0040000  # personality(2)
+_RANDOMIZE = "/proc/sys/kernel/randomize_va_space"
+
 
 class Status:
     """What the gateway needs of /proc/TID/status. Signal sets are masks: signal n is bit n-1."""
@@ -86,6 +89,11 @@ def image(tid: int) -> tuple[int, ...]:
     if not all(placed):
         raise ValueError("an image that we may not look at")
     return program.st_dev, program.st_ino, *placed
+
+
+def is_placed_by_chance(tid: int) -> bool:
+    """Whether the kernel laid out its program by chance: else two of them may have the same `image`. Raises OSError."""
+    return not int(read(f"/proc/{tid}/personality"), 16) & _ADDR_NO_RANDOMIZE and read(_RANDOMIZE).strip() != b"0"
 
 
 def environment(tid: int) -> tuple[int, int]:

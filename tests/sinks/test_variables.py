@@ -35,6 +35,7 @@ PGPASSWORD=$(at TOKEN)x say damaged both
 PGPASSWORD=pincer:aaaaaaaaaaaaaaaaaaaaaaaaaa say guessed both
 say other_options $PERL -le 'print for @ENV{qw(DB_PASSWORD)}'
 say misled env GLIBC_TUNABLES=glibc.malloc.check=0 $PERL -e 'print $ENV{DB_PASSWORD}'
+say fixed setarch -R $PERL -e 'print $ENV{DB_PASSWORD}'
 say shell sh -c 'echo $DB_PASSWORD'
 MINE=$DB_PASSWORD say names $PERL -e 'print join q( ), sort grep {length $ENV{$_}} keys %ENV'
 say child $PERL -e 'print qq(started\\n) if system(q(/usr/bin/env)) != -1; print qq(not started: $!)'
@@ -86,7 +87,7 @@ def test_a_sink_has_values_in_its_environment_and_nobody_else(runner: support.Ru
     assert said["roomy"] == f"{first}\n{told('PGPASSWORD', LONG)}"
     for name in ("cramped", "damaged", "guessed"):
         assert said[name] == first, name  # what is refused is taken away
-    for name in ("other_options", "misled", "shell"):
+    for name in ("other_options", "misled", "fixed", "shell"):
         assert said[name].startswith("pincer:") and len(said[name]) == 64, name
     assert {"DB_PASSWORD", "KEEP_ME", "PATH"} <= set(said["names"].split())
     assert not {"MINE", "HOME", "PERL", "PINCER_DENIALS", "SHLVL", "_"} & set(said["names"].split()), said["names"]
