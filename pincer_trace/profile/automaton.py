@@ -32,7 +32,7 @@ class Names:
 
 
 class State:
-    """Where a path stands in the patterns: what is matched here, and what still can be matched below."""
+    """Where a path stands in the patterns: what is matched here, and at which positions more can be matched below."""
 
     __slots__ = (
         "accepted",
@@ -60,7 +60,7 @@ class State:
         self.stay: set[int] = set()
         self.other: dict[int, State] = {}
         self.accepted: tuple[Rule, ...] = ()
-        self.pending: tuple[Rule, ...] = ()
+        self.pending: tuple[Rule, ...] | None = None  # the rules that can still match below, once asked
         self.positions: frozenset[int] = frozenset()
         self.by_effect: dict[str, tuple[Rule, ...]] = {}
         self.settled: dict[str, Decision | None] = {}  # what is decided here whatever the facts, once asked
@@ -87,9 +87,10 @@ class Automaton:
         starts = []
         for rule in rules:
             starts.append(len(kinds))
-            kinds += rule.components
+            components = rule.components
+            kinds += components
             kinds.append(_END)
-            owners += [rule] * (len(rule.components) + 1)
+            owners += (rule,) * (len(components) + 1)
         self._kinds = kinds
         self._owners = owners
         key: set[int] = set()
@@ -135,6 +136,14 @@ class Automaton:
         anywhere = self.state(path.rpartition(b"/")[0] + b"/\x01").positions
         here = self.state(path).positions - anywhere
         return [self._owners[position] for position in sorted(here) if self._kinds[position] is not _END]
+
+    def pending(self, path: bytes) -> tuple[Rule, ...]:
+        """The rules that can still match something below `path`, the first to be asked first."""
+        state = self.state(path)
+        if state.pending is None:
+            owners = {self._owners[position] for position in state.positions if self._kinds[position] is not _END}
+            state.pending = tuple(sorted(owners, key=_by_rank, reverse=True))
+        return state.pending
 
     def step(self, state: State, component: bytes) -> State:
         """The state after one component more; `state.next` holds the answers known already."""
@@ -189,16 +198,12 @@ class Automaton:
         state = self._states[key] = State()
         state.positions = key
         accepted = set()
-        pending = set()
         globs: dict[tuple[object, ...], set[int]] = {}
         for position in key:
             kind = self._kinds[position]
-            owner = self._owners[position]
             if kind is _END:
-                accepted.add(owner)
-                continue
-            pending.add(owner)
-            if kind is None:
+                accepted.add(self._owners[position])
+            elif kind is None:
                 self._enter(position, state.stay)
             elif isinstance(kind, bytes):
                 self._enter(position + 1, state.literals.setdefault(kind, set()))
@@ -216,7 +221,6 @@ class Automaton:
                 starts.add(tokens[0] if isinstance(tokens[0], bytes) else b"")
         state.starts, state.ends = tuple(starts), tuple(ends)
         state.accepted = tuple(sorted(accepted, key=_by_rank, reverse=True))
-        state.pending = tuple(sorted(pending, key=_by_rank, reverse=True))
         return state
 
 

@@ -419,7 +419,7 @@ class Profile:
 
     def is_closed_below(self, directory: bytes) -> bool:
         """Whether no grant allows a change of anything strictly below `directory`."""
-        pending = self._automaton.state(directory).pending
+        pending = self._automaton.pending(directory)
         return not any(rule.tier == GRANT and rule.verdict == ALLOW and rule.effects & CHANGES for rule in pending)
 
     def is_free(self, path: bytes) -> bool:
@@ -437,11 +437,11 @@ class Profile:
         Never misses one; may name rules that match nothing there. Empty only if a rule allows all that is
         below.
         """
-        state = self._automaton.state(directory)
-        found = tuple(rule for rule in state.pending if rule.verdict != ALLOW and effect in rule.effects)
+        pending = self._automaton.pending(directory)
+        found = tuple(rule for rule in pending if rule.verdict != ALLOW and effect in rule.effects)
         if found:
             return found
-        for rule in state.accepted:
+        for rule in self._automaton.state(directory).accepted:
             whole = bool(rule.components) and rule.components[-1] is None
             if effect in rule.effects and whole and not rule.tier and _unconditional(rule):
                 return ()

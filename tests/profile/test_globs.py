@@ -95,7 +95,7 @@ def test_what_is_pending_at_a_directory_never_misses_what_matches_below(pattern,
     for text, components in parsed(pattern):
         rule = Rule(frozenset({"read"}), text, components, "deny", "r", "s")
         if globs.matches(components, below):
-            assert rule in Automaton((rule,)).state(directory).pending
+            assert rule in Automaton((rule,)).pending(directory)
 
 
 @settings(database=None)
