@@ -52,6 +52,9 @@ def _main(argv: list[str]) -> int:
         from pincer_trace.hook import main as hook
 
         return hook(argv[1:])
+    from pincer_trace.imports import hasten
+
+    hasten()
     from pincer_trace.options import parse_run
 
     options = parse_run(argv)
