@@ -97,10 +97,9 @@ class Engine:
 
     # -- life ------------------------------------------------------------------------------------------------
 
-    def run(self) -> None:
-        """Start the worker and serve it to its end. Raises UserError when it cannot start."""
-        libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)  # orphans stay ours: to be ended, and to be known as the tree
-        started = worker.start(self._plan)
+    def run(self, begun: worker.Begun) -> None:
+        """Serve the worker, whose child subreaper we are, to its end. Raises UserError when it cannot start."""
+        started = worker.take(begun)
         self._detach()
         self._worker = started.pid
         self._report = started.report

@@ -338,7 +338,7 @@ def _check_imports(places: Places) -> None:
 
 def _be_engine(
     options: RunOptions,
-    plan: object,
+    plan: Plan,
     profile: object,
     session: object,
     control: socket.socket,
@@ -350,10 +350,15 @@ def _be_engine(
     """The rest of the engine's life, in the forked child: never returns."""
     status = 1
     try:
+        from pincer_trace import worker
+        from pincer_trace.kernel import libc
+
+        libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)  # orphans stay ours: to be ended, and to be known as the tree
+        begun = worker.begin(plan)  # first: it gets ready while we do
         from pincer_trace.engine import Engine
 
         Engine(
-            plan,  # type: ignore[arg-type]
+            plan,
             profile,  # type: ignore[arg-type]
             session,  # type: ignore[arg-type]
             control,
@@ -363,7 +368,7 @@ def _be_engine(
             evaluator=companion.take() if companion is not None else None,
             withheld=withheld,
             scanned=scanned,
-        ).run()
+        ).run(begun)
         status = 0
     except UserError as error:  # nothing has run, so there is nothing to keep
         from pincer_trace.ledger.session import remove

@@ -54,6 +54,16 @@ class Plan:
         self.mounting = mounting  # whether the command may make mounts of its own
 
 
+class Begun:
+    """A worker that goes on to its execve by itself, and tells on `report` how far it came."""
+
+    __slots__ = ("pid", "report")
+
+    def __init__(self, pid: int, report: int) -> None:
+        self.pid = pid
+        self.report = report
+
+
 class Started:
     """A worker whose first call, its execve, waits for an answer. `report` is the pipe for a failed execve."""
 
@@ -82,8 +92,8 @@ def find_command(name: str, search: str | None) -> str:
     raise UserError(f"{name}: {where}; nothing was started", NOT_FOUND)
 
 
-def start(plan: Plan) -> Started:
-    """Fork the worker. Raises UserError naming the step that failed; then no worker is left."""
+def begin(plan: Plan) -> Begun:
+    """Fork the worker. It ends with the calling thread."""
     report, child_report = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -93,6 +103,12 @@ def start(plan: Plan) -> Started:
         finally:
             os._exit(125)
     os.close(child_report)
+    return Begun(pid, report)
+
+
+def take(begun: Begun) -> Started:
+    """The worker, once it waits. Raises UserError naming the step that failed; then no worker is left."""
+    pid, report = begun.pid, begun.report
     message = _read_line(report)
     step, _, detail = message.partition(b" ")
     if step == b"listener":
