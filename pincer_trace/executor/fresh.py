@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat
@@ -12,7 +11,7 @@ from pincer_trace.kernel import libc
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from pincer_trace.gateway.resolve import Resolver
 
@@ -100,7 +99,7 @@ class Attributes:
         self._found = os.fstat(source)
         self.mode = stat.S_IMODE(self._found.st_mode)
         self._named: list[tuple[str, bytes]] = []
-        with _without_attributes():
+        with _WithoutAttributes():
             for name in os.listxattr(source):
                 if name.startswith(("user.", "system.posix_acl")):
                     self._named.append((name, os.getxattr(source, name)))
@@ -115,7 +114,7 @@ class Attributes:
     def give(self, copy: int) -> None:
         """Set them on another file, but for the times. Raises OSError."""
         mode = own(copy, self._found)
-        with _without_attributes():
+        with _WithoutAttributes():
             for name, value in self._named:
                 os.setxattr(copy, name, value)
         os.fchmod(copy, mode)
@@ -126,11 +125,11 @@ class Attributes:
         os.utime(copy, ns=(self._found.st_atime_ns, self._found.st_mtime_ns))
 
 
-@contextlib.contextmanager
-def _without_attributes() -> Iterator[None]:
+class _WithoutAttributes:
     """A file system may have none."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.EOPNOTSUPP, errno.ENODATA):
-            raise
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        return isinstance(error, OSError) and error.errno in (errno.EOPNOTSUPP, errno.ENODATA)

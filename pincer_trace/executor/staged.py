@@ -9,7 +9,6 @@ written in the same way (`executor.saves`).
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import time
@@ -252,10 +251,12 @@ class Staged:
         judged.insert(0, c.authority.demand(file.caller, effect, target, witness))
         arguments = (content, *attributes.data())
         sequence = commit(c, file.caller, effect, target, judged, mode=attributes.mode, arguments=arguments)
-        # Nobody waits for an answer: an error is told by the outcome alone.
-        with contextlib.suppress(OSError), Outcome(c, sequence) as outcome:
-            self._name(file, content, attributes, replaces=replaces)
-            outcome.saw(c.provenance.note(parent, name))
+        try:
+            with Outcome(c, sequence) as outcome:
+                self._name(file, content, attributes, replaces=replaces)
+                outcome.saw(c.provenance.note(parent, name))
+        except OSError:
+            pass  # nobody waits for an answer: the outcome alone tells it
 
     def _name(self, file: Pending, content: bytes, attributes: Attributes, *, replaces: bool) -> None:
         """Raises OSError: EEXIST when another file has taken the name meanwhile."""

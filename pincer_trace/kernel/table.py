@@ -631,9 +631,15 @@ def machine() -> str:
     return name
 
 
+_loaded: dict[tuple[str, bool], dict[int, Syscall]] = {}
+
+
 def load(architecture: str | None = None, *, mounting: bool = False) -> dict[int, Syscall]:
     """The rows that exist on `architecture` (default: this machine's), by number; `mounting`: for a run that may."""
-    column = 1 if (architecture or machine()) == "x86_64" else 2
+    key = architecture or machine(), mounting
+    if key in _loaded:
+        return _loaded[key]
+    column = 1 if key[0] == "x86_64" else 2
     rows = {}
     for line in _TABLE.split("\n"):
         if line:
@@ -643,4 +649,5 @@ def load(architecture: str | None = None, *, mounting: bool = False) -> dict[int
                 disposition, _, detail = chosen.partition(":")
                 number = int(fields[column])
                 rows[number] = Syscall(fields[0], number, disposition, detail)
+    _loaded[key] = rows
     return rows
