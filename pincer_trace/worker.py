@@ -169,6 +169,8 @@ def _become(plan: Plan, report: int) -> None:
             signal.SIGXFSZ,
         ):  # Python ignores these two; programs expect the default
             signal.signal(number, signal.SIG_DFL)
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # Ctrl-C ends it as it would the command
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
         step = "descriptors"
         close_others([*plan.keep, report])
         for descriptor in plan.keep:
