@@ -308,7 +308,7 @@ def test_p95_the_engine_ends_with_its_last_task(runner: support.Runner) -> None:
 FAULTS = [
     "pincer_trace.gateway.tasks:Tasks.get",
     "pincer_trace.gateway.tasks:Tasks.read_path",
-    "pincer_trace.gateway.resolve:Resolver.parent",
+    "pincer_trace.gateway.resolve:Resolver.directory",
     "pincer_trace.gateway.resolve:Resolver.path_of",
     "pincer_trace.twin.authority:Authority.judge",
     "pincer_trace.twin.authority:Authority.intend",
