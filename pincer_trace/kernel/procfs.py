@@ -169,15 +169,27 @@ class Mount:
         self.kind = tail.split(b" ")[0]
 
 
+def _mountinfo(process: str) -> bytes:
+    """All of it: a read gives whole lines, and about a page of them. Raises OSError."""
+    descriptor = os.open(f"/proc/{process}/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = b""
+        while more := os.read(descriptor, 65536):
+            data += more
+        return data
+    finally:
+        os.close(descriptor)
+
+
 def mount_rows(process: str) -> dict[int, Mount]:
     """Every mount that a process can reach, by its id, in their order. Raises OSError."""
-    lines = read(f"/proc/{process}/mountinfo").splitlines()
+    lines = _mountinfo(process).splitlines()
     return {int(line.partition(b" ")[0]): Mount(line) for line in lines}
 
 
 def mount_row(tid: int, identity: int) -> Mount | None:
     """The one of that id, if the task can reach it. Raises OSError."""
-    text = b"\n" + read(f"/proc/{tid}/mountinfo")
+    text = b"\n" + _mountinfo(f"{tid}")
     at = text.find(b"\n%d " % identity)
     return Mount(text[at + 1 :].partition(b"\n")[0]) if at >= 0 else None
 

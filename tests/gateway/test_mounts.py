@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,6 +42,22 @@ def elsewhere() -> Iterator[Task]:
         for descriptor in (told, tell, end, ended):
             os.close(descriptor)
         os.waitpid(pid, 0)
+
+
+def test_p25_all_mounts_are_read(tmp_path: Path) -> None:
+    """More than a page of them: the kernel gives about that much at a time."""
+    count = (
+        "import sys; sys.path[:0] = sys.argv[1:]; from pincer_trace.kernel import procfs; print(len(procfs.mounts()))"
+    )
+    mount = (
+        f'for n in $(seq 120); do mount --bind "{tmp_path}" "{tmp_path}"; done; wc -l </proc/self/mountinfo; exec "$@"'
+    )
+    words = ["unshare", "-Urm", "sh", "-euc", mount, "sh", sys.executable, "-I", "-c", count, *sys.path]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if "unshare" in done.stderr:
+        pytest.skip("no mount namespace can be made here")
+    lines, read = done.stdout.split()
+    assert int(read) == int(lines) > 120
 
 
 @pytest.fixture
