@@ -78,6 +78,7 @@ class Context:
         self.wake = wake  # those that wait for something but an answer are served again
         self.hosts = Hosts()
         self.host_files = HostFiles(profile, self.hosts)
+        reads.apart = self.host_files.directories
         self.domains = blocking.domains = Domains(tasks, identity)
         self.terminals = Terminals()
         self.before = Before()

@@ -59,14 +59,12 @@ def _admission(
 def cold_reader(c: Context, fast: FastPath) -> Callable[[int, Task, list[int]], bool]:
     """Behind the fast path, which has done the same and found an object that nobody has judged: judge it, open it."""
     hot_read, fstat, close = hot_reader(c), os.fstat, os.close
-    admit_pinned, admit_folder, with_views = c.reads.admit_pinned, c.reads.admit_folder, c.host_files.directories
+    admit_pinned, admit_folder = c.reads.admit_pinned, c.reads.admit_folder
 
     def short(task: Task, path: bytes, pin: int, found: os.stat_result) -> Entry | None:
         entry = admit_pinned(task, path, pin, found)
         if entry is not None:
-            directory = path.rpartition(b"/")[0]
-            if directory not in with_views:
-                admit_folder(directory)
+            admit_folder(path.rpartition(b"/")[0])
         return entry
 
     admit = _admission(c, short)

@@ -7,9 +7,10 @@
  * soon as one of them would judge anew. It is executor/hot.py once more, step by step, and whatever does not go as
  * expected (an errno, a lease, a full table of descriptors) is left to that one, which does it again from the start.
  *
- * A file that is opened for the first time is known by its folder, where both evaluators have allowed every read of a
- * name that no pattern names: when its own name, by the pin, is such a one, it has no other name, and it never was a
- * secret. What was let pass so is told afterwards, by `fast_fresh`, for the record.
+ * What is opened for the first time is known by its folder, where both evaluators have allowed every read of a name
+ * that no pattern names, or of all names below it that consist of such ones: when its own name, by the pin, is one, a
+ * file has no other name, and it never was a secret. What was let pass so is told afterwards, by `fast_fresh`, for the
+ * record.
  *
  * All functions but `fast_collect` and `fast_fresh` belong to the receiving thread. Nothing here is needed: without a
  * compiler at installation the same reads are answered by executor/hot.py.
@@ -37,8 +38,8 @@
 #define FILES (1u << 16)
 #define FILES_BYTES (4u << 20) /* of the paths of known files */
 #define COUNTERS 49152
-#define FOLDERS 4096       /* slots; at most half of them are used */
-#define FOLDERS_BYTES (512u << 10)
+#define FOLDERS 8192       /* slots; at most half of them are used, and a quarter for what lies below others */
+#define FOLDERS_BYTES (1u << 20)
 #define KINDS 256          /* of folders: those of one kind have the same names that are judged one by one */
 #define NAMES_BYTES (256u << 10) /* of those names */
 #define SECRETS 8192       /* slots; when half of them are used, folders tell nothing any more */
@@ -75,10 +76,11 @@ struct file {
     uint32_t offset, length, generation;
 };
 
-/* The folder at this path, by its kind. */
+/* The folder at this path, by its kind; `deep`: what lies below it by unnamed components is of the same kind. */
 struct folder {
     uint64_t hash;
-    uint32_t offset, length, generation, kind;
+    uint32_t offset, length, generation;
+    uint16_t kind, deep;
 };
 
 /* Where its names are: of each its role, its length and its bytes. */
@@ -218,16 +220,45 @@ static int is_named(const struct fast *f, const struct kind *kind, const char *n
     return 0;
 }
 
+static void remember_folder(struct fast *f, struct folder *entry, const char *path, size_t length, struct folder known) {
+    memcpy(f->folder_paths + f->folders_bytes, path, length);
+    known.offset = f->folders_bytes;
+    known.length = (uint32_t)length;
+    known.generation = f->folders_generation;
+    *entry = known;
+    f->folders_bytes += (uint32_t)length;
+    f->folders_used++;
+}
+
 /* The kind of the folder which lets this path be read by name alone; KINDS where it has to be judged. */
 uint32_t fast_lets(struct fast *f, const char *path, uint32_t length) {
     const char *cut = memrchr(path, '/', length);
     if (!cut || cut == path)
         return KINDS;
-    size_t above = (size_t)(cut - path), size = length - above - 1;
-    const struct folder *folder = find_folder(f, path, above, hash_path(path, above));
-    if (folder->generation != f->folders_generation || is_named(f, &f->kinds[folder->kind], cut + 1, size))
+    size_t above = (size_t)(cut - path), end = above;
+    uint64_t hash = hash_path(path, above);
+    struct folder *folder = find_folder(f, path, above, hash);
+    const struct folder *known = folder;
+    while (known->generation != f->folders_generation) {
+        cut = memrchr(path, '/', end);
+        if (!cut || cut == path)
+            return KINDS;
+        end = (size_t)(cut - path);
+        known = find_folder(f, path, end, hash_path(path, end));
+    }
+    if (known != folder && !known->deep)
         return KINDS;
-    return folder->kind;
+    const struct kind *kind = &f->kinds[known->kind];
+    for (const char *name = path + end + 1, *next; name; name = next ? next + 1 : NULL) {
+        size_t rest = length - (size_t)(name - path);
+        next = memchr(name, '/', rest);
+        if (is_named(f, kind, name, next ? (size_t)(next - name) : rest))
+            return KINDS;
+    }
+    if (known != folder && f->folders_used < FOLDERS / 4 && above <= FOLDERS_BYTES / 2 &&
+        f->folders_bytes <= FOLDERS_BYTES / 2)
+        remember_folder(f, folder, path, above, (struct folder){.hash = hash, .kind = known->kind, .deep = 1});
+    return known->kind;
 }
 
 /* -- one open --------------------------------------------------------------------------------------------------- */
@@ -309,13 +340,14 @@ static int reopen(struct fast *f, uint64_t id, int held, int flags, uint32_t cou
     return opened < 0 ? RECEIVED : give(f, id, opened, flags, counter);
 }
 
-/* A regular file that nobody has judged, and that `path` led to: the counter of its reads from now on where its folder
- * lets it pass, NOT_COUNTED where it has to be judged. */
+/* A file or directory that nobody has judged, and that `path` led to: the counter of its reads from now on where the
+ * folder in which it lies lets it pass, NOT_COUNTED where it has to be judged. */
 static uint32_t meet(struct fast *f, uint32_t executable, int held, const struct stat *found, const char *path) {
     static const char mark[] = " (deleted)"; /* behind the name of what was removed. proc_pid_fd(5) */
     uint32_t written = atomic_load_explicit(&f->fresh_written, memory_order_relaxed);
     uint32_t counter = atomic_load_explicit(&f->counters_used, memory_order_relaxed);
-    if (found->st_nlink != 1 || !f->folders_used || f->secrets_used >= SECRETS / 2 || f->judged_used >= JUDGED / 2 ||
+    int directory = S_ISDIR(found->st_mode);
+    if ((!directory && (!S_ISREG(found->st_mode) || found->st_nlink != 1)) || !f->folders_used || f->secrets_used >= SECRETS / 2 || f->judged_used >= JUDGED / 2 ||
         counter >= COUNTERS || written - atomic_load_explicit(&f->fresh_taken, memory_order_acquire) >= FRESH ||
         find_secret(f, found->st_dev, found->st_ino)[1])
         return NOT_COUNTED;
@@ -327,11 +359,11 @@ static uint32_t meet(struct fast *f, uint32_t executable, int held, const struct
     size_t length = (size_t)got, marked = sizeof mark - 1;
     if (length > marked && !memcmp(fresh->path + length - marked, mark, marked))
         return NOT_COUNTED;
-    /* By a link of another name: that one is judged, too. */
+    /* A file by a link of another name: that one is judged, too. */
     const char *slash = strrchr(path, '/'), *last = slash ? slash + 1 : path;
     size_t asked = strlen(last);
-    if (!asked || asked >= length || fresh->path[length - asked - 1] != '/' ||
-        memcmp(fresh->path + length - asked, last, asked))
+    if (!directory && (!asked || asked >= length || fresh->path[length - asked - 1] != '/' ||
+                       memcmp(fresh->path + length - asked, last, asked)))
         return NOT_COUNTED;
     uint32_t kind = fast_lets(f, fresh->path, (uint32_t)length);
     if (kind >= KINDS)
@@ -424,7 +456,7 @@ static int serve(struct fast *f, const struct seccomp_notif *n, int *pin, char p
     }
     const struct judged *entry = find_judged(f, task->executable, found.st_dev, found.st_ino, changed_at(&found));
     if (entry->generation != f->judged_generation) {
-        uint32_t counter = S_ISREG(found.st_mode) ? meet(f, task->executable, held, &found, path) : NOT_COUNTED;
+        uint32_t counter = meet(f, task->executable, held, &found, path);
         if (counter != NOT_COUNTED)
             return reopen(f, n->id, held, flags, counter);
         f->id = n->id;
@@ -524,18 +556,15 @@ uint32_t fast_kind(struct fast *f, const unsigned char *names, uint32_t size) {
     return f->kinds_used++;
 }
 
-/* What lies in this folder is let pass by its kind. 0, or -1 when the table is full. */
-int fast_folder(struct fast *f, const char *path, uint32_t length, uint32_t kind) {
+/* What lies in this folder, and below it where it is `deep`, is let pass by its kind. 0, or -1 when the table is full. */
+int fast_folder(struct fast *f, const char *path, uint32_t length, uint32_t kind, int deep) {
     uint64_t hash = hash_path(path, length);
     struct folder *entry = find_folder(f, path, length, hash);
     if (entry->generation == f->folders_generation)
         return 0;
     if (kind >= f->kinds_used || f->folders_used >= FOLDERS / 2 || length > FOLDERS_BYTES - f->folders_bytes)
         return -1;
-    memcpy(f->folder_paths + f->folders_bytes, path, length);
-    *entry = (struct folder){hash, f->folders_bytes, length, f->folders_generation, kind};
-    f->folders_bytes += length;
-    f->folders_used++;
+    remember_folder(f, entry, path, length, (struct folder){.hash = hash, .kind = (uint16_t)kind, .deep = deep != 0});
     return 0;
 }
 

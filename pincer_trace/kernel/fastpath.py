@@ -102,7 +102,7 @@ class FastPath:
         self._counter = _declare(quick.fast_counter)
         self._restart = _declare(quick.fast_restart)
         self._kind = _declare(quick.fast_kind, ctypes.c_char_p, _u32)
-        self._folder = _declare(quick.fast_folder, ctypes.c_char_p, _u32, _u32)
+        self._folder = _declare(quick.fast_folder, ctypes.c_char_p, _u32, _u32, _int)
         self._clear_folders = _declare(quick.fast_clear_folders)
         self._lets = _declare(quick.fast_lets, ctypes.c_char_p, _u32)
         self._secret = _declare(quick.fast_secret, _u64, _u64)
@@ -184,10 +184,18 @@ class FastPath:
         self._restart(self._state)
 
     def folder(
-        self, directory: bytes, rule: str, whole: Iterable[bytes], starts: Iterable[bytes], ends: Iterable[bytes]
+        self,
+        directory: bytes,
+        rule: str,
+        whole: Iterable[bytes],
+        starts: Iterable[bytes],
+        ends: Iterable[bytes],
+        *,
+        deep: bool = False,
     ) -> bool:
-        """`rule` lets all files in `directory` be read that have one name and are no `secret`; but for names that are
-        one of `whole`, or have one of those `starts` or `ends`. False: no room.
+        """`rule` lets all files in `directory` be read that have one name and are no `secret`, and all directories; but
+        for names that are one of `whole`, or have one of those `starts` or `ends`. `deep`: and all below them. False:
+        no room.
         """
         rows = [(_WHOLE, name) for name in whole] + [(_START, name) for name in starts]
         rows += [(_END, name) for name in ends]
@@ -199,7 +207,7 @@ class FastPath:
                 return False
             self._kinds[rule, names] = kind
             self._rules[kind] = rule
-        return bool(self._folder(self._state, directory, len(directory), kind) == 0)
+        return bool(self._folder(self._state, directory, len(directory), kind, deep) == 0)
 
     def clear_folders(self) -> None:
         """Forget all folders."""

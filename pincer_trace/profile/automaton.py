@@ -30,6 +30,10 @@ class Names:
         self.starts = starts
         self.ends = ends
 
+    def holds(self, name: bytes) -> bool:
+        """Whether it is one of them."""
+        return name in self.whole or name.startswith(self.starts) or name.endswith(self.ends)
+
 
 class State:
     """Where a path stands in the patterns: what is matched here, and at which positions more can be matched below."""

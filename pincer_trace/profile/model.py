@@ -241,6 +241,17 @@ class Decision:
         return f"<Decision {self.verdict}: {self.reason} ({self.rule.source if self.rule else 'no rule'})>"
 
 
+class Ordinary:
+    """What holds for all that lies in a directory but by one of the `named`; `deep`: and below, by no such name."""
+
+    __slots__ = ("decision", "deep", "named")
+
+    def __init__(self, decision: Decision, named: Names, *, deep: bool) -> None:
+        self.decision = decision
+        self.named = named
+        self.deep = deep
+
+
 class Settings:
     """What a profile says beside its rules. `floor`: "full" is the kernel floor under every file effect, "scoped" has
     none under files, so that the command can mount; `hold`: for how many seconds a call waits for a person's answer;
@@ -399,18 +410,15 @@ class Profile:
             found = state.settled[effect] = _settled(state, effect, self._no_rule)
             return found
 
-    def settled_in(self, effect: str, directory: bytes) -> tuple[Decision, Names] | None:
-        """As `settled` of everything that lies in `directory` (not the root) but what has one of those names.
-
-        None where there is nothing of which that can be said.
-        """
+    def settled_in(self, effect: str, directory: bytes) -> Ordinary | None:
+        """As `settled` of what is ordinary in `directory` (not the root); None where there is nothing of the kind."""
         state = self._automaton.state(directory)
         names = state.names()
         if names is None or not directory:
             return None
         unnamed = self._automaton.unnamed(state)
         decision = _settled(unnamed, effect, self._no_rule)
-        return None if decision is None else (decision, names)
+        return None if decision is None else Ordinary(decision, names, deep=unnamed is state)
 
     def is_closed(self, path: bytes) -> bool:
         """Whether nothing can be put at `path` or changed there, even if every fact spoke for it."""

@@ -15,7 +15,7 @@ from pincer_trace.ledger import LedgerFull
 from pincer_trace.paths import display
 from pincer_trace.profile import ALLOW, CONFIRM, DENY, VIEW, Decision
 from pincer_trace.profile.globs import matches
-from pincer_trace.profile.model import STRICTNESS, AnyProgram
+from pincer_trace.profile.model import STRICTNESS, AnyProgram, Ordinary
 from pincer_trace.twin import codes, native
 from pincer_trace.twin.artifact import INTENT, LEFT, RIGHT
 from pincer_trace.twin.confirmation import Asked
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from pincer_trace.ledger import Ledger
     from pincer_trace.ledger.writer import Votes
     from pincer_trace.profile import Profile
-    from pincer_trace.profile.automaton import Names
     from pincer_trace.profile.model import Rule
     from pincer_trace.profile.sinks import Sink
     from pincer_trace.twin.artifact import Keys, Share
@@ -297,11 +296,14 @@ class Authority:
             return None
         return self.right.lets_read_pinned(path, pin, found)
 
-    def lets_read_in(self, directory: bytes) -> tuple[Decision, Names] | None:
-        """As `lets_read` of every file that has but one name, and never was a secret, in `directory`: what both
-        evaluators allow there but for those names.
+    def lets_read_in(self, directory: bytes) -> Ordinary | None:
+        """As `lets_read` of what is ordinary in `directory` for both evaluators: of directories, and of files that have
+        but one name and never were a secret.
         """
-        return self.right.lets_read_in(directory) if self.left.lets_read_in(directory) is not None else None
+        left, right = self.left.lets_read_in(directory), self.right.lets_read_in(directory)
+        if left is None or right is None or left.named is not right.named:
+            return None
+        return Ordinary(right.decision, right.named, deep=left.deep and right.deep)
 
     def judge_held(self, task: Task, effect: str, target: Target) -> Judgement:
         """The caller has this access already, by a descriptor: what is done adds nothing to it. Raises Denied."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pincer_trace.effects import READ
 from pincer_trace.profile import ALLOW, DENY, Decision
+from pincer_trace.profile.model import Ordinary
 from pincer_trace.twin.artifact import Share, strictest
 
 TYPE_CHECKING = False
@@ -11,7 +12,6 @@ if TYPE_CHECKING:
     from pincer_trace.gateway.aliases import Aliases
     from pincer_trace.gateway.request import Claim, Request
     from pincer_trace.profile import Profile
-    from pincer_trace.profile.automaton import Names
     from pincer_trace.twin.artifact import Mac
     from pincer_trace.twin.target import Target
 
@@ -53,11 +53,13 @@ class Evaluator:
             return None
         return decision
 
-    def lets_read_in(self, directory: bytes) -> tuple[Decision, Names] | None:
-        """As `lets_read` of everything that lies in `directory` but what has one of those names; None where it may."""
+    def lets_read_in(self, directory: bytes) -> Ordinary | None:
+        """As `lets_read` of what is ordinary in `directory`; None where nothing is."""
         found = self._profile.settled_in(READ, directory)
-        if found is None or found[0].verdict != ALLOW or self._aliases.reach_into(directory):
+        if found is None or found.decision.verdict != ALLOW or self._aliases.reach_into(directory):
             return None
+        if found.deep and self._aliases.holds_place(directory):
+            return Ordinary(found.decision, found.named, deep=False)
         return found
 
     def held(self, claim: Claim, target: Target) -> Decision:

@@ -3,7 +3,7 @@
 A read that is allowed changes nothing, so it is recorded once for each (executable, object) with a count.
 The key holds the object's change time: a file that was changed, renamed or replaced is judged anew.
 What is decided here is also told to the fast path (kernel/fastpath.c), where there is one; and of a folder from which
-something was read, that what has an ordinary name there may be. Those files it tells afterwards, for their records.
+something was read, that what is ordinary there may be. Those files it tells afterwards, for their records.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import time
 
 from pincer_trace.effects import READ
 from pincer_trace.kernel.fastpath import COUNTERS
+from pincer_trace.paths import is_inside
 from pincer_trace.profile import ALLOW, VIEW
+from pincer_trace.profile.model import Ordinary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,6 +85,7 @@ class Reads:
         self._fast: FastPath | None = None
         self._counters: dict[int, Entry] = {}  # of the fast path
         self._fresh: dict[tuple[bytes, bytes, int, int, str], Entry] = {}  # what folders let pass; under `_reporting`
+        self.apart: frozenset[bytes] = frozenset()  # directories in which something else is read than what lies there
         self._used_up = False  # the counters
         self._folders: set[bytes] = set()  # that were told to the fast path, or cannot be
         self._reporting = threading.Lock()
@@ -190,10 +193,27 @@ class Reads:
         if len(self._folders) >= _FOLDERS:
             self._forget_folders()
         self._folders.add(directory)
+        found = self._ordinary(directory)
+        if found is None:
+            return
+        while found.deep:  # as far up as the same holds: then it is told once for all that lies below
+            above, _, name = directory.rpartition(b"/")
+            higher = self._ordinary(above)
+            if higher is None or not higher.deep or higher.named is not found.named or found.named.holds(name):
+                break
+            directory, found = above, higher
+        rule, names = found.decision.rule, found.named
+        source = rule.source if rule else ""
+        self._fast.folder(directory, source, names.whole, names.starts, names.ends, deep=found.deep)
+
+    def _ordinary(self, directory: bytes) -> Ordinary | None:
+        """What holds for the files in `directory`, where each is read as it is."""
+        if directory in self.apart:
+            return None
         found = self._authority.lets_read_in(directory)
-        if found is not None:
-            rule, names = found[0].rule, found[1]
-            self._fast.folder(directory, rule.source if rule else "", names.whole, names.starts, names.ends)
+        if found is not None and found.deep and any(is_inside(each, directory) for each in self.apart):
+            return Ordinary(found.decision, found.named, deep=False)
+        return found
 
     def _forget_folders(self) -> None:
         self._folders.clear()

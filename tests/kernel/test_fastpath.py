@@ -455,6 +455,8 @@ def test_a_folder_lets_pass_what_is_ordinary_there(bench, tmp_path):
     for name in ("a", ".env.x", "x.env", "x.pem.x", "my_id_", ".env", "id_", "id_x", "x.pem", ".pem", "secret"):
         (tmp_path / name).write_text(name)
     (tmp_path / "below").mkdir()
+    (tmp_path / "id_dir").mkdir()
+    (tmp_path / "to-below").symlink_to("below")
     (tmp_path / "below" / "inner").write_text("")
     (tmp_path / "b").write_text("")
     (tmp_path / "to-b").symlink_to("b")
@@ -462,8 +464,8 @@ def test_a_folder_lets_pass_what_is_ordinary_there(bench, tmp_path):
     (tmp_path / "to" / "a").symlink_to("../a")
     (tmp_path / "one").write_text("")
     os.link(tmp_path / "one", tmp_path / "two")
-    passes = ["a", ".env.x", "x.env", "x.pem.x", "my_id_", "a", "below/../a", "to/a"]
-    judged = [".env", "id_", "id_x", "x.pem", ".pem", "secret", "below/inner", "below", ".", "to-b", "one", "two"]
+    passes = ["a", ".env.x", "x.env", "x.pem.x", "my_id_", "a", "below/../a", "to/a", "below", "below/", "to-below"]
+    judged = [".env", "id_", "id_x", "x.pem", ".pem", "secret", "below/inner", ".", "id_dir", "to-b", "one", "two"]
     one = bench(*[(tmp_path / name, 0) for name in passes + judged])
     one.fast.task(one.worker.pid, PROGRAM, one.mem, time.monotonic() + 60, b"/bin/reader")
     let_pass(one, tmp_path)
@@ -474,9 +476,26 @@ def test_a_folder_lets_pass_what_is_ordinary_there(bench, tmp_path):
     assert [(number, name) for number, name in one.handed] == [
         (os.stat(tmp_path / name).st_ino, str(tmp_path / name)) for name in judged
     ]
-    assert told(one) == ["a", ".env.x", "x.env", "x.pem.x", "my_id_"]
-    assert sorted(one.fast.collect()) == [(0, 4), (1, 1), (2, 1), (3, 1), (4, 1)]
+    assert told(one) == ["a", ".env.x", "x.env", "x.pem.x", "my_id_", "below"]
+    assert sorted(one.fast.collect()) == [(0, 4), (1, 1), (2, 1), (3, 1), (4, 1), (5, 3)]
     assert not told(one)
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_what_lies_below_a_folder(bench, tmp_path, deep):
+    """By unnamed components alone, of folders that do not say it of themselves."""
+    for folder in ("x/y/z", "x/.env/z", "id_x/y", "other/x.pem", "apart/x"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "file").write_text("")
+    passes = ["x/y/z/file", "x/y/z", "x/y", "x/y/z/file"] if deep else []
+    judged = ["x/.env/z/file", "x/.env", "id_x/y/file", "id_x/y", "other/x.pem/file", "other/x.pem", "apart/x/file"]
+    judged += [] if deep else ["x/y/z/file", "x/y/z", "x/y"]
+    one = bench(*[(tmp_path / name, 0) for name in passes + judged])
+    assert one.fast.folder(os.fsencode(tmp_path), RULE, (b".env",), (b"id_",), (b".pem",), deep=deep)
+    assert one.fast.folder(os.fsencode(tmp_path / "apart"), RULE, (b"x",), (), ())
+    answers = [answer.split()[0] for answer in one.serve()]
+    assert answers == [inode(tmp_path / name) for name in passes] + [HANDED] * len(judged)
+    assert one.fast.lets(os.fsencode(tmp_path / "apart" / "y")) and not one.fast.lets(b"/y")
 
 
 def test_a_file_that_was_removed_is_judged(bench, tmp_path):
@@ -527,6 +546,9 @@ def test_no_file_is_let_pass_that_could_not_be_told(bench, tmp_path):
 
 def test_the_folders_end(bench, file):
     one = bench((file, 0))
+    assert one.fast.folder(b"/deep", RULE, (), (), (), deep=True)
+    for number in range(3000):
+        assert one.fast.lets(b"/deep/%d/x" % number)  # some are remembered, and leave room
     for number in range(2048):
         assert one.fast.folder(b"/folder/%d" % number, RULE, (), (), ())
     assert not one.fast.folder(b"/folder/more", RULE, (), (), ())
