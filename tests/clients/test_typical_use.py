@@ -1,7 +1,8 @@
 """Agents from their registries in typical use, each under the profile that is taken for it by name: nothing is denied.
 
-A scripted model on the loopback has them work in a linked work tree: files, edits, a commit, packages from folders,
-their own sub-processes, and whatever they save by themselves.
+A scripted model on the loopback has them work in a linked work tree: files, edits, commits and branches, packages from
+folders, a database, a server of their own, sub-processes, and whatever they save by themselves; then a second run takes
+up the session of the first.
 """
 
 from __future__ import annotations
@@ -47,6 +48,17 @@ STEPS = [
     "python3 -m venv --without-pip v && v/bin/python -c 'import tempfile; print(tempfile.mkdtemp())' && find v -delete",
     "for n in 1 2 3; do (sleep 0.1; echo $n > part$n) & done; wait; cat part*; rm part*",
     "find . -name '*.txt' | sort | head -3; grep -rn one . | head -2",
+    "git switch -qc topic && echo t > t.txt && git add t.txt && git commit -qm topic && git switch -q - && "
+    "git merge -q topic && git branch -qd topic && git rebase -q HEAD && git stash list && git gc -q",
+    "git worktree add -q .trees/x && git -C .trees/x status -s && git worktree remove .trees/x && rmdir .trees",
+    "mkdir -p src/deep && cp t.txt src/deep && mv src/deep src/far && ln -s far/t.txt src/link && "
+    "chmod 600 src/link && tar czf t.tgz src && rm -r src && tar xzf t.tgz && rm -r src t.tgz",
+    "printf 'all: out\\nout:\\n\\techo made > out\\n' > Makefile && make -s && cat out && rm Makefile out",
+    "python3 -c \"import sqlite3; own = sqlite3.connect('x.db'); own.execute('create table t (a)')\" && rm x.db",
+    'python3 -c "import http.server as h, threading, urllib.request as r; '
+    "s = h.HTTPServer(('127.0.0.1', 0), h.SimpleHTTPRequestHandler); "
+    "threading.Thread(target=s.serve_forever, daemon=True).start(); "
+    "print(r.urlopen('http://127.0.0.1:%d/t.txt' % s.server_port).read())\"",
 ]
 
 
@@ -55,6 +67,13 @@ def linked(runner: support.Runner) -> Path:
     made = runner.native(["sh", "-euc", REPOSITORY])
     assert made.status == 0, made
     return runner.work / "linked"
+
+
+def goes_on(runner: support.Runner, command: list[str], env: dict[str, str], tree: Path) -> None:
+    """A later run takes up the session that an earlier one has saved; nothing is refused there either."""
+    again = runner.supervise(command, options=(), env=env, cwd=tree, timeout=240)
+    assert again.status == 0, again
+    assert refused(again) == []
 
 
 def refused(result: support.Result) -> list[str]:
@@ -78,20 +97,15 @@ def test_claude_code_in_typical_use(runner: support.Runner, real_home: Path, cla
         *([use("Bash", command=step, description="step")] for step in STEPS),
         [say("All done.")],
     ]
-    env = {
-        "ANTHROPIC_API_KEY": "test-key-of-no-account",
-    }
     with MessagesApi(turns) as api:
+        env = {"ANTHROPIC_API_KEY": "test-key-of-no-account", "ANTHROPIC_BASE_URL": api.url}
         command = [str(claude), "-p", "Do it.", "--output-format", "json", "--allowedTools", "Bash Write Edit Read"]
-        result = runner.supervise(
-            command,
-            options=(),
-            env={**env, "ANTHROPIC_BASE_URL": api.url},
-            cwd=tree,
-            timeout=240,
-        )
+        result = runner.supervise(command, options=(), env=env, cwd=tree, timeout=240)
         assert result.status == 0, result
         results = max((tool_results(request) for request in api.requests), key=len)
+        before = len(api.requests)
+        goes_on(runner, [str(claude), "-c", "-p", "Once more."], env, tree)
+        assert max(len(tool_results(request)) for request in api.requests[before:]) == len(results)
     assert json.loads(result.stdout)["result"] == "All done."
     assert [words for failed, words in results if failed] == []
     assert "profile claude, by the name of the program" in result.err
@@ -218,15 +232,14 @@ def test_codex_in_typical_use(runner: support.Runner, real_home: Path, codex: Pa
     steps = ["echo alpha > note.txt; sed -i s/one/two/ a.txt; cat a.txt", *STEPS]
     turns = [*([call("exec_command", cmd=step)] for step in steps), [answer("All done.")]]
     with ResponsesApi(turns) as api:
-        result = runner.supervise(
-            [str(codex), "exec", "-s", "danger-full-access", "--json", "-m", "scripted", "Do it."],
-            options=(),
-            env={"CODEX_API_KEY": "test-key-of-no-account", "OPENAI_BASE_URL": f"{api.url}/v1"},
-            cwd=tree,
-            timeout=240,
-        )
+        env = {"CODEX_API_KEY": "test-key-of-no-account", "OPENAI_BASE_URL": f"{api.url}/v1"}
+        command = [str(codex), "exec", "-s", "danger-full-access", "--json", "-m", "scripted"]
+        result = runner.supervise([*command, "Do it."], options=(), env=env, cwd=tree, timeout=240)
         assert result.status == 0, result
         told = max((outputs(request) for request in api.requests), key=len)
+        before = len(api.requests)
+        goes_on(runner, [*command, "resume", "--last", "Once more."], env, tree)
+        assert max(len(outputs(request)) for request in api.requests[before:]) == len(told)
         assert set(api.keys) == {"Bearer test-key-of-no-account"}  # by the broker
     assert '"text":"All done."' in result.out
     assert len(told) == len(steps)
@@ -257,15 +270,14 @@ def test_opencode_in_typical_use(runner: support.Runner, real_home: Path, openco
         [say("All done.")],
     ]
     with MessagesApi(turns) as api:
-        result = runner.supervise(
-            [str(opencode), "run", "--model", "anthropic/claude-sonnet-4-5", "--format", "json", "Do it."],
-            options=(),
-            env={"ANTHROPIC_API_KEY": "test-key-of-no-account", "ANTHROPIC_BASE_URL": f"{api.url}/v1"},
-            cwd=tree,
-            timeout=240,
-        )
+        env = {"ANTHROPIC_API_KEY": "test-key-of-no-account", "ANTHROPIC_BASE_URL": f"{api.url}/v1"}
+        command = [str(opencode), "run", "--model", "anthropic/claude-sonnet-4-5", "--format", "json"]
+        result = runner.supervise([*command, "Do it."], options=(), env=env, cwd=tree, timeout=240)
         assert result.status == 0, result
         results = max((tool_results(request) for request in api.requests), key=len)
+        before = len(api.requests)
+        goes_on(runner, [*command, "-c", "Once more."], env, tree)
+        assert max(len(tool_results(request)) for request in api.requests[before:]) == len(results)
         assert set(api.keys) == {"test-key-of-no-account"}  # by the broker
     assert '"text":"All done."' in result.out
     assert len(results) == len(turns) - 1
@@ -305,18 +317,16 @@ def test_gemini_in_typical_use(runner: support.Runner, real_home: Path, gemini: 
     settings.write_text('{"security": {"auth": {"selectedType": "gemini-api-key"}}}')
     for made in (settings.parent, settings):
         os.chown(made, runner.identity.uid, runner.identity.gid)
-    env = {"GEMINI_API_KEY": "test-key-of-no-account", "GEMINI_CLI_TRUST_WORKSPACE": "true"}
     with gemini_model.GeminiApi(turns) as api:
+        env = {"GEMINI_API_KEY": "test-key-of-no-account", "GOOGLE_GEMINI_BASE_URL": api.url}
+        env["GEMINI_CLI_TRUST_WORKSPACE"] = "true"
         command = [str(gemini), "-m", gemini_model.MODEL, "--approval-mode", "yolo", "--output-format", "json", "-p"]
-        result = runner.supervise(
-            [*command, "Do it."],
-            options=(),
-            env={**env, "GOOGLE_GEMINI_BASE_URL": api.url},
-            cwd=tree,
-            timeout=240,
-        )
+        result = runner.supervise([*command, "Do it."], options=(), env=env, cwd=tree, timeout=240)
         assert result.status == 0, result
         told = max((gemini_model.responses(request) for request in api.requests), key=len)
+        before = len(api.requests)
+        goes_on(runner, [*command, "Once more.", "--resume", "latest"], env, tree)
+        assert max(len(gemini_model.responses(request)) for request in api.requests[before:]) >= len(told)  # twice
         assert set(api.keys) == {"test-key-of-no-account"}  # by the broker
     assert json.loads(result.stdout)["response"] == "All done."
     assert len(told) == len(turns) - 1
