@@ -13,7 +13,6 @@ import stat
 from pincer_trace.effects import CONNECT, SEND
 from pincer_trace.executor.commit import commit
 from pincer_trace.executor.context import ANSWERED
-from pincer_trace.executor.descriptors import give
 from pincer_trace.executor.outcome import Outcome
 from pincer_trace.gateway import hosts, peers
 from pincer_trace.gateway.resolve import live_name
@@ -26,8 +25,6 @@ from pincer_trace.twin.target import Target
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from pincer_trace.executor.context import Context
     from pincer_trace.executor.naming import Naming
     from pincer_trace.executor.opens import Handler
@@ -45,11 +42,14 @@ _FAMILY_REASON = "sockets of this address family are not judged"
 class Connection:
     """One call: a copy of the worker's own socket, the first of the descriptors that are `held`, and of the address."""
 
-    __slots__ = ("address", "held", "identity", "socket", "task")
+    __slots__ = ("address", "held", "identity", "number", "socket", "task")
 
-    def __init__(self, identity: int, task: Task, socket: peers.Socket, address: bytes, held: list[int]) -> None:
+    def __init__(
+        self, identity: int, task: Task, number: int, socket: peers.Socket, address: bytes, held: list[int]
+    ) -> None:
         self.identity = identity
         self.task = task
+        self.number = number  # of the descriptor, there
         self.socket = socket
         self.address = address
         self.held = held
@@ -79,7 +79,7 @@ class Connecting:
             if size > peers.MOST:
                 raise OSError(errno.EINVAL, "address")
             address = self._c.tasks.read_bytes(task, a[1], size) if size else b""
-            call = Connection(identity, task, peers.Socket(own), address, held)
+            call = Connection(identity, task, a[0] & 0xFFFFFFFF, peers.Socket(own), address, held)
             family = call.socket.family
             if family == table.AF_UNIX:
                 return self._unix(call)
@@ -132,6 +132,9 @@ class Connecting:
         peer = peers.inet_peer(call.socket, call.address)
         if not peer or peers.family_of(call.address) != call.socket.family or call.socket.kind != _STREAM:
             # No address, or none that the kernel takes; UDP, of which nothing is judged (P82). Neither waits.
+            if call.socket.kind != _STREAM and self._c.datagrams.concerns(call.held[0], call.socket):
+                self._c.datagrams.connect(call.identity, call.task, call.number, call.held[0], call.address)
+                return 0
             return call.now(call.address)
         host, port = peers.host_and_port(peer)
         if hosts.is_ours(host):
@@ -203,20 +206,10 @@ class Connecting:
         return ANSWERED
 
     def _socket(self, identity: int, task: Task, a: tuple[int, ...]) -> object:
-        """Of datagrams. UDP is asked where packets would go, and sends none (P82)."""
-        family, kind, protocol = (value & 0xFFFFFFFF for value in a[:3])
-        if self._c.resolver.mounts is not None and _is_elsewhere(task):
-            if family == table.AF_UNIX:
-                raise OSError(errno.EPROTONOSUPPORT, "socket")  # bwrap sets up the loopback by another one then
-            return _REGISTERS_ONLY  # a network of the run's own, which leads nowhere
-        if family == table.AF_UNIX:
+        """Of datagrams."""
+        if a[0] & 0xFFFFFFFF == table.AF_UNIX:
             return self._datagram(identity, task, a)
-        inert = self._c.identity.as_ourselves(task, _inert)
-        made = inert.make(family, kind, protocol)
-        if not _is_here(task):
-            os.close(made)
-            raise OSError(errno.EPROTONOSUPPORT, "udp")  # ours would tell of another network
-        give(self._c, identity, made, kind)  # SOCK_NONBLOCK and SOCK_CLOEXEC are numbered as for open
+        self._c.datagrams.make(identity, task, a)
         return ANSWERED
 
     def _datagram(self, _identity: int, task: Task, _a: tuple[int, ...]) -> object:
@@ -228,23 +221,3 @@ def _naming(context: Context) -> Naming:
     from pincer_trace.executor.naming import Naming
 
     return Naming(context)
-
-
-def _inert() -> ModuleType:
-    """Imported for the first socket of UDP."""
-    from pincer_trace.kernel import inert
-
-    return inert
-
-
-def _is_elsewhere(task: Task) -> bool:
-    """Whether it is in a network namespace of the run's own. Raises OSError."""
-    return not os.path.samestat(os.stat(f"/proc/{task.tid}/ns/net"), os.stat("/proc/self/ns/net"))
-
-
-def _is_here(task: Task) -> bool:
-    """Whether it is in our network namespace; no where that cannot be told."""
-    try:
-        return os.path.samestat(os.stat(f"/proc/{task.tid}/ns/net"), os.stat("/proc/self/ns/net"))
-    except OSError:
-        return False

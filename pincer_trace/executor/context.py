@@ -5,6 +5,7 @@ from __future__ import annotations
 from pincer_trace.effects import READ
 from pincer_trace.executor.before import Before
 from pincer_trace.executor.commit import commit
+from pincer_trace.executor.datagrams import Datagrams
 from pincer_trace.executor.domains import Domains
 from pincer_trace.executor.hostfiles import HostFiles
 from pincer_trace.executor.saves import Saves
@@ -41,9 +42,9 @@ class Context:
     """The stages. Handlers run on the receiving thread, one at a time: that is the mutation lock (P37)."""
 
     __slots__ = (
-        "acceptance", "authority", "before", "blocking", "domains", "holders", "host_files", "hosts", "identity",
-        "launches", "listener", "origin", "provenance", "reads", "resolver", "saves", "secrets", "staged", "tasks",
-        "terminals", "views", "wake",
+        "acceptance", "authority", "before", "blocking", "datagrams", "domains", "holders", "host_files", "hosts",
+        "identity", "launches", "listener", "origin", "provenance", "reads", "resolver", "saves", "secrets", "staged",
+        "tasks", "terminals", "views", "wake",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +80,7 @@ class Context:
         self.hosts = Hosts()
         self.host_files = HostFiles(profile, self.hosts)
         reads.apart = self.host_files.directories
+        self.datagrams = Datagrams(self)
         self.domains = blocking.domains = Domains(tasks, identity)
         self.terminals = Terminals()
         self.before = Before()

@@ -13,7 +13,7 @@ import stat
 import threading
 from _queue import SimpleQueue  # `queue` is this and a millisecond of imports
 
-from pincer_trace.effects import BIND, CREATE, SEND, UNLINK, WRITE
+from pincer_trace.effects import BIND, CREATE, UNLINK, WRITE
 from pincer_trace.executor.commit import commit
 from pincer_trace.executor.context import ANSWERED
 from pincer_trace.executor.descriptors import give
@@ -42,11 +42,6 @@ _FAMILY = 2  # bytes of an address that is a family alone: the kernel chooses an
 _FLOOR_HOLDS = Continue(Continue.FLOOR_HOLDS)
 _PIN_DIRECTORY = libc.how(os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)
 _QUEUES = b"/dev/mqueue/"
-_DATAGRAM = 2
-_UDP_REASON = (
-    "UDP names its receivers where nothing can judge them: udp = 'unpoliced' in a profile's [settings] opens it; "
-    "programs that look names up by it (musl) find those that rules and /etc/hosts list"
-)
 
 
 class OwnPlace:
@@ -104,7 +99,7 @@ class Sockets:
         """By system call."""
         return {"bind": self._bind, "mq_open": self._mq_open, "mq_unlink": self._mq_unlink}
 
-    def _bind(self, _identity: int, task: Task, a: tuple[int, ...]) -> object:
+    def _bind(self, identity: int, task: Task, a: tuple[int, ...]) -> object:
         c = self._c
         own = c.tasks.descriptor(task, a[0] & 0xFFFFFFFF)
         try:
@@ -123,8 +118,9 @@ class Sockets:
                     return self._bind_path(task, own, what, address, path)
                 if peers.abstract_name(address) or len(address) == _FAMILY:
                     return self._bind_abstract(own, what, address)
-            if what.kind == _DATAGRAM and _is_inert(own):
-                c.authority.forbid(task, SEND, Target(b"//udp"), _UDP_REASON)
+            if c.datagrams.concerns(own, what):
+                c.datagrams.bind(identity, task, a[0] & 0xFFFFFFFF, own, address)
+                return 0
             if hosts.is_ours(inet.unmapped(peers.inet_host(address) or bytes(4))):
                 raise OSError(errno.EADDRNOTAVAIL, "address")  # it stands for a name
             bind = lambda: libc.call("bind", own, address, len(address))  # noqa: E731 - a port, or what is no address
@@ -283,12 +279,6 @@ class Sockets:
         if b"/" in name:
             raise OSError(errno.EACCES, "queue")
         return name
-
-
-def _is_inert(own: int) -> bool:
-    from pincer_trace.kernel import inert  # it was imported when that socket was made
-
-    return inert.is_inert(own)
 
 
 def _any_way(name: bytes) -> int:

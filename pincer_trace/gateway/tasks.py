@@ -290,6 +290,12 @@ class Tasks:
                 task.pidfd = libc.pidfd_open(task.tgid)  # before Linux 6.9
         return libc.pidfd_getfd(task.pidfd, number)
 
+    def is_closed_by_exec(self, task: Task, number: int) -> bool:
+        """Whether the worker's descriptor `number` is (FD_CLOEXEC). Raises OSError."""
+        with open(f"/proc/{task.tid}/fdinfo/{number}", "rb") as told:
+            flags = next(line for line in told if line.startswith(b"flags:"))
+        return bool(int(flags.split()[1], 8) & os.O_CLOEXEC)
+
     def directory(self, task: Task) -> int:
         """The worker's working directory, O_PATH; the table's to close."""
         if task.cwd >= 0:

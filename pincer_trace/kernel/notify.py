@@ -20,7 +20,7 @@ IOCTL_ID_VALID = 0x40082102
 IOCTL_ADDFD = 0x40182103
 IOCTL_SET_FLAGS = 0x40082104
 FLAG_CONTINUE = 1
-ADDFD_FLAG_SEND = 2
+ADDFD_FLAG_SETFD, ADDFD_FLAG_SEND = 1, 2
 FD_SYNC_WAKE_UP = 1
 
 NOTIFICATION_SIZE = 80
@@ -110,13 +110,15 @@ class Listener:
                     return False
                 raise
 
-    def inject(self, identity: int, source: int, flags: int) -> int:
-        """Put `source` into the worker's table and tell its number there; the call stays paused. Raises OSError, Gone.
+    def inject(self, identity: int, source: int, flags: int, instead: int | None = None) -> int:
+        """Put `source` into the worker's table, in the place of its descriptor `instead` or at a free number, and tell
+        its number there; the call stays paused. Raises OSError, Gone.
 
         ADDFD without SEND, and the answer apart: a signal that meets ADDFD with SEND after the worker was woken makes
         its call return 0 with nothing installed, and our copy would outlive the answer (P72).
         """
-        packed = bytearray(_ADDFD.pack(identity, 0, source, 0, flags))  # mutable: else the number is lost (P96)
+        where = (0, source, 0) if instead is None else (ADDFD_FLAG_SETFD, source, instead)
+        packed = bytearray(_ADDFD.pack(identity, *where, flags))  # mutable: else the number is lost (P96)
         while True:
             try:
                 number: int = fcntl.ioctl(self.descriptor, IOCTL_ADDFD, packed, True)

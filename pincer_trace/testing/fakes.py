@@ -164,12 +164,12 @@ class FakeListener(Listener):
             self._changed.notify_all()
         return True
 
-    def inject(self, identity: int, source: int, flags: int) -> int:
+    def inject(self, identity: int, source: int, flags: int, instead: int | None = None) -> int:
         self._step("inject")
         answer = self.answers[identity]
         if answer.answered or identity in self._gone:
             raise Gone
-        number = os.dup(source)
+        number = os.dup(source) if instead is None else os.dup2(source, instead)
         os.set_inheritable(number, not flags & os.O_CLOEXEC)
         answer.numbers.append(number)
         answer.flags.append(flags)

@@ -31,6 +31,7 @@ PAIRS = {
     "SECCOMP_USER_NOTIF_FLAG_CONTINUE": notify.FLAG_CONTINUE,
     "SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP": notify.FD_SYNC_WAKE_UP,
     "SECCOMP_ADDFD_FLAG_SEND": notify.ADDFD_FLAG_SEND,
+    "SECCOMP_ADDFD_FLAG_SETFD": notify.ADDFD_FLAG_SETFD,
     "sizeof(struct seccomp_notif)": notify.NOTIFICATION_SIZE,
     "sizeof(struct seccomp_notif_resp)": notify._RESPONSE.size,
     "sizeof(struct seccomp_notif_addfd)": notify._ADDFD.size,
