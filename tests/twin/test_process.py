@@ -124,7 +124,7 @@ chmod 600 other && touch -d 2001-01-01 other && truncate -s 1 other && mkfifo pi
 git log --format=%s && git status --short | sort
 """
 REFUSED = """
-echo x > "$HOME/.bashrc"; cat "$HOME/.aws/credentials"; git config core.fsmonitor x; ln -s x .git/hooks; true
+echo x > "$HOME/.bashrc"; cat "$HOME/.ssh/id_ed25519"; git config core.fsmonitor x; ln -s x .git/hooks; true
 """
 
 
@@ -147,7 +147,7 @@ def test_the_ordinary_effects_are_decided_as_in_one_process(runner: support.Runn
     found = []
     for options in (("--quiet",), ("--quiet", *APART)):
         runner.fresh()
-        give(runner, runner.home / ".aws/credentials", b"canary\n", 0o600)
+        give(runner, runner.home / ".ssh/id_ed25519", b"canary\n", 0o600)
         result = runner.supervise(["sh", "-c", WORK], options=options)
         refused = runner.supervise(["sh", "-c", REFUSED], options=options)
         assert result.status == 0, result
@@ -157,7 +157,7 @@ def test_the_ordinary_effects_are_decided_as_in_one_process(runner: support.Runn
             if entry["kind"] == "intent" or (entry["kind"] == "denied" and entry["rule"] != "built-in"):
                 assert by_whom(entry) == ["left", "right"], entry
         assert len(refused.denied(runner.home / ".bashrc")) == 1
-        assert refused.denied(runner.home / ".aws/credentials")
+        assert refused.denied(runner.home / ".ssh/id_ed25519")
         assert verify(str(result.session)).faults == []
     one, other = found
     assert (one[0], one[2], one[3]) == (other[0], other[2], other[3])
@@ -430,16 +430,16 @@ def test_an_answer_with_more_than_that(runner: support.Runner, twist: str) -> No
 
 def test_it_can_allow_what_the_other_allows_and_no_more(runner: support.Runner) -> None:
     """A right evaluator that says yes to everything: what the left one refuses stays refused."""
-    give(runner, runner.home / ".aws/credentials", b"canary\n", 0o600)
+    give(runner, runner.home / ".ssh/id_ed25519", b"canary\n", 0o600)
     with Run(runner, twist="allows-all") as live:
         live.flag.touch()
         assert live.ask("write", runner.home / ".bashrc") == EACCES
-        assert live.ask("read", runner.home / ".aws/credentials") == EACCES
-        assert live.ask("rename", runner.home / ".aws/credentials", "credentials") == EACCES
+        assert live.ask("read", runner.home / ".ssh/id_ed25519") == EACCES
+        assert live.ask("rename", runner.home / ".ssh/id_ed25519", "credentials") == EACCES
         assert live.ask("write", "inside") == 0
         assert set(live.codes()) == {codes.POLICY_DENY, codes.NOBODY_TO_ASK}
         assert live.end() == 0
-    assert (runner.home / ".aws/credentials").read_bytes() == b"canary\n"
+    assert (runner.home / ".ssh/id_ed25519").read_bytes() == b"canary\n"
 
 
 @both
