@@ -213,7 +213,7 @@ class Saves:
         after = os.stat(name, dir_fd=parent, follow_symlinks=False)
         self.versions.note_made(save.content, after)
         c.secrets.saved(save.path, save.before, after, save.content)
-        c.authority.met(None)  # its number and change time may be those of a file that was let pass in this instant
+        c.authority.met()  # its number and change time may be those of a file that was let pass in this instant
         if save.before is not None:
             c.provenance.forget(save.before)
         if c.authority.denials is not None:

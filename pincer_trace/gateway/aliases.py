@@ -24,7 +24,7 @@ from pincer_trace.profile.model import AnyProgram
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pincer_trace.profile import Profile
     from pincer_trace.profile.globs import Components
@@ -60,6 +60,13 @@ class Aliases:
         self._looked = 0
         self._secrets: dict[tuple[int, int], tuple[bytes, bytes]] = {}  # of objects: identity, protected name
         self._copies: dict[tuple[int, int], tuple[bytes, tuple[bytes, ...]]] = {}
+        self._hear: Callable[[int, int], None] = _nobody
+
+    def tell(self, hear: Callable[[int, int], None]) -> None:
+        """Tell `hear` the device and inode of each object that `is_secret` knows, now and as they come."""
+        self._hear = hear
+        for key in (*self._secrets, *self._copies):
+            hear(*key)
 
     def note_secret(self, target: Target, name: bytes) -> bool:
         """An object is read as a view by the protected `name`: from now on it is, whatever it is called. New or not."""
@@ -75,6 +82,7 @@ class Aliases:
         if known is not None and known[0] == identity:
             return False
         remember(self._secrets, key, (identity, name), _SECRETS)
+        self._hear(*key)
         return True
 
     def note_scanned(self, paths: Iterable[bytes]) -> None:
@@ -102,6 +110,7 @@ class Aliases:
         elif known is None and len(self._copies) >= _COPIES:
             raise TooMany
         self._copies[key] = identity, names
+        self._hear(*key)
 
     def copied_from(self, target: Target) -> tuple[bytes, ...]:
         """The secrets that may be in exactly this object, since a sink wrote it."""
@@ -374,6 +383,10 @@ class Aliases:
             return
         if stat.S_ISREG(found.st_mode):
             yield path, found
+
+
+def _nobody(_device: int, _inode: int) -> None:
+    """Where nobody wants to hear of secrets."""
 
 
 def _identity(target: Target) -> bytes:

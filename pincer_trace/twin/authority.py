@@ -167,8 +167,7 @@ class Authority:
         self.announce: Callable[[int, str, bytes, str], None] = _nobody  # record, effect, path, reason of a new denial
         self.intent: Intent | None = None  # the model that is asked too
         self.mounts: Mounts | None = None  # the run's own, where it may have some
-        # What was let pass before must be judged anew: this object turned out to be protected, or (None) some names
-        self.met: Callable[[os.stat_result | None], None] = _nothing
+        self.met: Callable[[], None] = _nothing  # something turned out to be protected: all is judged anew
         self.sunk: Callable[[Task, Target, bytes, Sink], None] = _used  # who is about to read as a sink, of what name
         self._notification = 0
         self._begun = True  # something was judged for this call, which must be forgotten with the next
@@ -243,12 +242,11 @@ class Authority:
     def _note_secret(self, target: Target, name: bytes) -> None:
         """From now on it is protected by itself; by another name it may have been let pass before."""
         if self._aliases.note_secret(target, name):
-            self.met(target.found)
+            self.met()
 
     def note_copy(self, identity: bytes, found: os.stat_result, names: tuple[bytes, ...]) -> None:
         """From now on this object is protected as these secrets are. Raises TooMany."""
         self._aliases.note_copy(identity, found, names)
-        self.met(found)
 
     def _secret_name(self, judgement: Judgement, verdicts: Sequence[str]) -> bytes:
         """By which of its names the object is protected so."""
@@ -326,11 +324,15 @@ class Authority:
         if decision.verdict == ALLOW or decision.rule is None or not decision.rule.tier:
             return None
         if self._aliases.note_link(target.path, link.path, target.found):
-            self.met(None)  # it may have been let pass by another name
+            self.met()  # it may have been let pass by another name
         if decision.verdict == VIEW:
             self._note_secret(reached, link.path)
         by_link = Decision(decision.verdict, decision.rule, f"it is also {display(link.path, 200)}: {decision.reason}")
         return Judgement(Claim.of(effect, target), target, by_link, by_link, facts.rows)
+
+    def tell_secrets(self, hear: Callable[[int, int], None]) -> None:
+        """Tell `hear` the device and inode of each object that `is_secret` knows, now and as they come."""
+        self._aliases.tell(hear)
 
     def is_secret(self, found: os.stat_result) -> bool:
         """Whether this may be an object that is read as a view."""
@@ -565,7 +567,7 @@ def _used(_task: Task, _target: Target, _name: bytes, _sink: Sink) -> None:
     """Where nobody keeps what sinks have read."""
 
 
-def _nothing(_found: os.stat_result | None) -> None:
+def _nothing() -> None:
     """Where nothing depends on it."""
 
 

@@ -96,6 +96,7 @@ class Reads:
     def attach(self, fast: FastPath) -> None:
         """From now on this fast path answers what is in `hot`."""
         self._fast = self.files.fast = fast
+        self._authority.tell_secrets(fast.secret)
 
     def admit(self, task: Task, target: Target, found: os.stat_result) -> Entry:
         """Judge a read that `hot` does not know, of what no view can be given. Raises Denied (recorded), Asked,
@@ -237,13 +238,10 @@ class Reads:
         self._cool()
         self.files.clear()
 
-    def _met(self, found: os.stat_result | None) -> None:
-        """Something turned out to be protected: this object, or some names."""
+    def _met(self) -> None:
+        """Something turned out to be protected: an object, or some names."""
         self.moved()
-        if found is None:
-            self._forget_folders()
-        elif self._fast is not None:
-            self._fast.secret(found.st_dev, found.st_ino)
+        self._forget_folders()
 
     def _retire(self) -> None:
         with self._reporting:

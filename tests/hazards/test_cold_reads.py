@@ -60,3 +60,22 @@ def test_a_folder_with_secrets_in_it(runner: support.Runner) -> None:
     assert {name: counts.get(name) for name in ordinary} == dict.fromkeys(ordinary, 2)
     assert not counts.keys() & {"server.pem", "id_rsa"}
     assert len([row for row in rows if row["verdict"] == "deny"]) == 4
+
+
+def test_a_secret_that_has_lost_its_protected_name(runner: support.Runner) -> None:
+    """Found at the start by `scan`, it stays one when it has a single name that nothing protects."""
+    work = runner.work / "folder"
+    work.mkdir()
+    profile = runner.base / "scan.toml"
+    profile.write_text('extends = "default"\n[protect]\nscan = true\n')
+    profile.chmod(0o644)
+    (work / ".env").write_text("TOKEN=value-of-a-secret\n")
+    os.link(work / ".env", work / "notes")
+    for name in ("one", "two"):
+        (work / name).write_text(f"{name}\n")
+    for name in (".", *os.listdir(work)):
+        os.chown(work / name, runner.identity.uid, runner.identity.gid)
+    command = ["sh", "-c", "cat one two && rm -f .env && cat two notes && stat -c %h notes"]
+    result = runner.supervise(command, options=("-q", "-p", str(profile)), cwd=work)
+    assert result.status == 0 and result.out.startswith("one\ntwo\ntwo\n") and result.out.endswith("\n1\n"), result
+    assert "value-of-a-secret" not in result.out and "TOKEN=pincer:" in result.out, result

@@ -353,6 +353,25 @@ def test_what_turns_out_to_be_protected_is_let_pass_no_more(make_bench, work):
         fast.close()
 
 
+def test_the_fast_path_hears_of_each_secret(make_bench, work):
+    """Of those that were known before, of what is read as a view, and of what a sink writes."""
+    bench = make_bench(ALL_READS + ALL_READS.replace("/**", "**/*.key").replace("allow", "view") + "protection = true")
+    told: list[tuple[int, int]] = []
+    expected = []
+    for name in ("scanned.key", "read.key", "copy"):
+        (work / name).write_text("TOKEN=abc\n")
+        found = os.stat(work / name)
+        expected.append((found.st_dev, found.st_ino))
+    bench.authority._aliases.note_scanned([os.fsencode(work / "scanned.key")])
+    bench.authority.tell_secrets(lambda *key: told.append(key))
+    assert told == expected[:1]
+    assert read(bench, b"read.key").succeeded
+    assert told == expected[:2]
+    bench.authority.note_copy(b"", os.stat(work / "copy"), (b"/read.key",))
+    assert told == expected
+    assert all(bench.authority.is_secret(os.stat(work / name)) for name in ("scanned.key", "read.key", "copy"))
+
+
 def near(name: bytes) -> list[bytes]:
     """Names like this one, which a folder may hold."""
     some = (name, b"x" + name, name + b"x")
