@@ -22,6 +22,7 @@ from pincer_trace.gateway.resolve import MARK, join, live_name, look, parted
 from pincer_trace.kernel import libc
 from pincer_trace.paths import named
 from pincer_trace.profile import ALLOW, VIEW
+from pincer_trace.profile.model import OWN, OWN_ABOVE, OWN_ANCHOR
 from pincer_trace.twin.target import Target
 
 TYPE_CHECKING = False
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 _CWD = libc.AT_FDCWD
 _ATTEMPTS = 3
+_OWN = frozenset({OWN, OWN_ANCHOR, OWN_ABOVE})  # conditions of rules for what the run made
 
 
 class Names:
@@ -290,6 +292,8 @@ class Names:
             sequence = commit(c, task, effect, target, decision, flags=flags)
             if not directory:
                 c.saves.removes(task, target)
+                if decision.rule is not None and decision.rule.when in _OWN and found.st_nlink == 1:
+                    c.provenance.keep(parent, entry.bare)
             own = c.resolver.own(parent)
             with Outcome(c, sequence) as outcome:
                 c.domains.perform(lambda: _remove(own, name, directory))

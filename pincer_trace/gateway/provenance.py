@@ -12,7 +12,7 @@ from bisect import bisect_left
 
 from pincer_trace.kernel import libc
 
-_NAMELESS = 4096  # files without a name that are remembered
+_NAMELESS = 4096  # objects without a name that are remembered
 _REMEMBERED = 16_384  # abstract names, and sockets with a port
 _VACATED = 250_000  # names of the user's folders that are remembered; beyond, nothing counts as new any more
 TYPE_CHECKING = False
@@ -70,14 +70,19 @@ class Provenance:
         self._born[found.st_dev, found.st_ino] = libc.object_identity(descriptor)
 
     def note_nameless(self, descriptor: int) -> None:
-        """The same for a file without a name, which may never get one: the last few thousand are remembered."""
+        """The same for a file without a name, which may never get one."""
         found = os.fstat(descriptor)
-        self._nameless[found.st_dev, found.st_ino] = libc.object_identity(descriptor)
+        self._note_nameless((found.st_dev, found.st_ino), libc.object_identity(descriptor))
+
+    def _note_nameless(self, key: tuple[int, int], identity: bytes) -> None:
+        """The few thousand that were asked about last are remembered."""
+        self._nameless.pop(key, None)
+        self._nameless[key] = identity
         if len(self._nameless) > _NAMELESS:
             del self._nameless[next(iter(self._nameless))]
 
     def keep(self, parent: int, name: bytes) -> None:
-        """An object of ours is about to leave its directory: from now on it needs an entry of its own."""
+        """An object of ours is about to leave its directory, or to lose its name: from now on it needs an entry."""
         try:
             descriptor = os.open(name.rstrip(b"/"), _O_PATH, dir_fd=parent)
         except OSError:
@@ -89,16 +94,21 @@ class Provenance:
             os.close(descriptor)
 
     def forget(self, found: os.stat_result) -> None:
-        """The last name of an object goes away."""
+        """The last name of an object goes away. Who has it open may go on to change it: a temporary file, often."""
         if found.st_nlink <= 1 or stat.S_ISDIR(found.st_mode):
-            self._born.pop((found.st_dev, found.st_ino), None)
-            self._bound.pop((found.st_dev, found.st_ino), None)
+            key = (found.st_dev, found.st_ino)
+            identity = self._born.pop(key, None)
+            if identity is not None:
+                self._note_nameless(key, identity)
+            self._bound.pop(key, None)
 
     def holds(self, descriptor: int) -> bool:
         """Whether exactly this object is ours."""
         found = os.fstat(descriptor)
         key = (found.st_dev, found.st_ino)
-        noted = self._born.get(key) or self._nameless.get(key)
+        noted = self._born.get(key)
+        if noted is None and (noted := self._nameless.get(key)) is not None:
+            self._note_nameless(key, noted)
         return noted is not None and noted == libc.object_identity(descriptor)
 
     def holds_entry(self, parent: int, name: bytes) -> bool:

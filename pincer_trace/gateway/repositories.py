@@ -273,6 +273,8 @@ class Repositories:
         content = entry.content()
         if content is None:
             return UNKNOWN
+        if not content:
+            return ""  # git stops there: uv puts one into its cache for that
         if not content.startswith(b"gitdir: ") or b"\0" in content:
             return "it is no pointer to a repository"
         text = content[len(b"gitdir: ") :].rstrip(b"\r\n")

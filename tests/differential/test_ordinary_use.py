@@ -155,3 +155,29 @@ def test_no_prompt_from_the_cache_directory(runner: support.Runner) -> None:
     assert not [name for name in names[:3] if (runner.home / ".cache" / name).exists()]
     assert not (runner.home / ".cache/p10k-x").exists()
     assert len(done.denied()) >= 7
+
+
+REMOVED = """
+import os, tempfile
+for place in (None, tempfile.mkdtemp(), "."):
+    descriptor, path = tempfile.mkstemp(dir=place)
+    os.unlink(path)
+    os.utime(descriptor, (1, 1))
+    os.fchmod(descriptor, 0o640)
+    os.chmod(f"/proc/self/fd/{descriptor}", 0o600)
+    os.setxattr(descriptor, "user.x", b"1")
+    os.write(os.open(f"/proc/self/fd/{descriptor}", os.O_RDWR), b"x")
+    folder = tempfile.mkdtemp(dir=place)
+    descriptor = os.open(folder, os.O_RDONLY)
+    os.rmdir(folder)
+    os.fchmod(descriptor, 0o700)
+os.makedirs(os.path.expanduser("~/.cache/tool"))
+open(os.path.expanduser("~/.cache/tool/.git"), "w").close()  # uv: git goes no further up
+"""
+
+
+def test_what_is_removed_while_it_is_open_is_the_runs_own(runner: support.Runner) -> None:
+    """As gunicorn has a file by whose times a worker says that it lives."""
+    trace = runner.supervise([runner.identity.python, "-c", REMOVED]).trace
+    trace.assert_exit(0)
+    trace.assert_no_denials()

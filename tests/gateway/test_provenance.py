@@ -158,6 +158,33 @@ def test_nameless_files_are_not_remembered_for_ever(bench, monkeypatch):
     assert len(bench.provenance._nameless) == 3
 
 
+@pytest.mark.parametrize("folder", ["shared", "shared/d"])
+def test_who_has_a_removed_file_open_may_go_on_to_change_it(bench, folder, monkeypatch):
+    """As programs do that keep a temporary file to themselves; until a few thousand others have gone the same way."""
+    from pincer_trace.gateway import provenance
+
+    monkeypatch.setattr(provenance, "_NAMELESS", 3)
+    bench.call("mkdir", b"shared/d", 0o755)
+    path = folder.encode() + b"/x"
+    first = bench.call("openat", AT, path, CREATE, 0o644)
+    assert bench.call("unlink", path).succeeded
+    for _ in range(4):
+        assert bench.call("fchmod", first.value, 0o600).succeeded
+        bench.call("openat", AT, path, CREATE, 0o644)
+        assert bench.call("unlink", path).succeeded
+    for _ in range(3):
+        bench.call("openat", AT, path, CREATE, 0o644)
+        assert bench.call("unlink", path).succeeded
+    assert bench.call("fchmod", first.value, 0o644).error == errno.EACCES
+
+
+def test_a_removed_file_of_others_is_not_own(bench):
+    bench.call("mkdir", b"shared/d", 0o755)
+    opened = bench.call("openat", AT, b"shared/foreign", os.O_RDONLY, 0)
+    os.unlink("shared/foreign")
+    assert bench.call("fchmod", opened.value, 0o600).error == errno.EACCES
+
+
 def test_a_folder_made_by_another_is_not_covered(bench):
     os.mkdir("shared/theirs")
     assert bench.call("openat", AT, b"shared/theirs/x", CREATE, 0o644).succeeded

@@ -140,7 +140,8 @@ def test_a_pointer_leads_to_what_the_session_made(ask, work):
         ("gitdir: \n", False),
         (OWN + OWN, False),
         ("git: ../own\n", False),
-        ("", False),
+        ("", True),
+        ("\n", False),
     ):
         assert (ask("sub/.git", text.encode()) == "") == fine, text
     assert ask("sub/.git", True) == ""
