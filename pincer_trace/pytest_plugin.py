@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     Text = str | PathLike[str]
 
 _runs = pytest.StashKey["Pincer"]()
+_WRITTEN = "pincer_written"  # of a report
 
 
 class Pincer:
@@ -34,6 +35,7 @@ class Pincer:
         self._sessions = sessions
         self.traces: list[Trace] = []
         self.failed = False  # the test, so far
+        self.written: list[str] = []  # snapshots
         self._reviewed: dict[Path, str] | None = None
 
     def run(
@@ -79,15 +81,19 @@ class Pincer:
         Neither order nor numbers of calls count, but with `counts`. `--pincer-update` writes the file anew.
         """
         __tracebackhide__ = True
+        from pincer_trace.testing import Trace
         from pincer_trace.testing.behaviour import behaviour
         from pincer_trace.testing.snapshot import compare, file_of, write
 
+        if not isinstance(trace, Trace):
+            raise TypeError(f"a snapshot is of what pincer.run gave, not of {trace!r}")
         node = self._request.node
         file = file_of(node.path, _qualified(node), name)
         lines = behaviour(trace, counts=counts, more=self._places())
         reviewed = self._read_snapshots().get(file)
         if self._request.config.getoption("pincer_update"):
-            write(file, reviewed, lines)
+            if write(file, reviewed, lines):
+                self.written.append(str(file))
         else:
             compare(file, reviewed, lines, f"pytest --pincer-update '{node.nodeid}'")
 
@@ -167,6 +173,21 @@ def pytest_runtest_makereport(
         runs.failed = True
         if runs.traces:
             report.sections.append(("pincer-trace: what ran", runs.told()))
-    if call.when == "teardown" and not runs.failed:
-        runs.discard()
+    if call.when == "teardown":
+        if runs.written:
+            setattr(report, _WRITTEN, runs.written)  # which goes along with a report, also from a process of xdist
+        if not runs.failed:
+            runs.discard()
     return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the snapshots that were written: nobody has read them yet."""
+    reports = [report for group in terminalreporter.stats.values() for report in group]
+    written = sorted({file for report in reports for file in getattr(report, _WRITTEN, ())})
+    if written:
+        from pincer_trace.paths import display
+
+        terminalreporter.section("pincer-trace: snapshots that were written; read them as a change of code")
+        for file in written:
+            terminalreporter.line(display(file, 5000))

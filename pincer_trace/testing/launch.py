@@ -147,7 +147,8 @@ def _run(server: int, handed: list[int]) -> int:
         return _examine()
     options = parse_run(request["arguments"])
     if options is None:
-        complain("these options are none: see pincer-trace --help")
+        given = request["arguments"][: request["arguments"].index("--")]
+        complain(f"an option is unknown or its value is wrong; see pincer-trace --help: {' '.join(given)}")
         return FAILURE
     try:
         return run(options, lambda directory: _tell(life, directory))

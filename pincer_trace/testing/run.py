@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     Text = str | PathLike[str]
 
+_CONFIRM = ("deny", "ask", "auto")
 _LEADING_ELSEWHERE = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR")
 
 
@@ -67,9 +68,12 @@ def supervise(
     Raises `TimedOut` after `timeout` seconds; then, as after every interruption, no process of the run is left. Raises
     `CannotStart` when there is nothing that ran, and of that `Unsupported` when this machine cannot supervise.
     """
-    words = [os.fspath(word) for word in command]
-    if not words:
-        raise ValueError("no command to run")
+    __tracebackhide__ = True
+    words = _words(command)
+    if confirm not in _CONFIRM:
+        raise ValueError(f"confirm is one of {', '.join(_CONFIRM)}, not {confirm!r}")
+    if not isinstance(timeout, int | float) or timeout <= 0:
+        raise ValueError(f"timeout is a number of seconds, more than none, not {timeout!r}")
     flags = ["--quiet", "--ui", "none", "--confirm", confirm]
     if profile is not None:
         name = os.fspath(profile)
@@ -95,6 +99,21 @@ def supervise(
     return trace
 
 
+def _words(command: Sequence[Text]) -> list[str]:
+    """The command, as it is started. Raises TypeError or ValueError for what is none."""
+    __tracebackhide__ = True
+    if isinstance(command, str | bytes | os.PathLike):
+        raise TypeError(f"a command is a list of words, not {command!r}; for a shell's line: ['sh', '-c', LINE]")
+    for word in command:
+        if not isinstance(word, str | os.PathLike):
+            raise TypeError(f"a word of a command is text or a path, not {word!r}")
+        if "\0" in os.fspath(word):
+            raise ValueError(f"no word of a command holds NUL: {word!r}")
+    if not command:
+        raise ValueError("no command to run: the list is empty")
+    return [os.fspath(word) for word in command]
+
+
 def _reason(status: int, stderr: str, environment: Mapping[str, str]) -> CannotStart:
     """Why nothing ran. What a machine lacks is found out only now: a test that runs need not wait for it."""
     said = stderr.strip().removeprefix("pincer-trace: ")
@@ -108,12 +127,21 @@ def _reason(status: int, stderr: str, environment: Mapping[str, str]) -> CannotS
 
 
 def _environment(changes: Mapping[str, str | None], home: Text | None) -> dict[str, str]:
+    __tracebackhide__ = True
     environment = dict(os.environ)
+    for name, value in changes.items():
+        if not (isinstance(name, str) and isinstance(value, str | None)):
+            raise TypeError(f"env: {name!r}: {value!r}; a variable is text, or None to take it away")
     if home is not None:
         for name in _LEADING_ELSEWHERE:
             environment.pop(name, None)
         environment["HOME"] = os.path.abspath(home)
-        os.makedirs(home, exist_ok=True)
+        try:
+            os.makedirs(home, exist_ok=True)
+        except OSError as error:
+            raise CannotStart(
+                f"home {os.fspath(home)!r} is no directory and cannot be made: {error.strerror}"
+            ) from None
         _share_compiled(os.path.abspath(home))
     for name, value in changes.items():
         if value is None:

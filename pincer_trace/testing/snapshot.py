@@ -58,8 +58,10 @@ def compare(file: Path, reviewed: str | None, lines: Sequence[Line], how: str) -
     raise AssertionError("\n".join((head, *told, f"If that is as it should be: {how}")))
 
 
-def write(file: Path, reviewed: str | None, lines: Sequence[Line]) -> None:
-    """Write the snapshot, with the comments that the reviewed one has; one that says the same stays as it is."""
+def write(file: Path, reviewed: str | None, lines: Sequence[Line]) -> bool:
+    """Write the snapshot, with the comments that the reviewed one has; one that says the same stays as it is, and the
+    answer is no.
+    """
     comments: dict[str, list[str]] = {}
     pending: list[str] = []
     for line in map(str.strip, (reviewed or "").splitlines()):
@@ -69,7 +71,7 @@ def write(file: Path, reviewed: str | None, lines: Sequence[Line]) -> None:
             comments[line], pending = pending, []
     now = [line.text for line in lines]
     if reviewed is not None and set(comments) == set(now):
-        return
+        return False
     rows = [_HEAD]
     for text in now:
         rows += [*comments.get(text, ()), text]
@@ -78,3 +80,4 @@ def write(file: Path, reviewed: str | None, lines: Sequence[Line]) -> None:
     with open(new, "x", encoding="utf-8") as out:  # never through a link that what ran has put there
         out.write("\n".join([*rows, *pending]) + "\n")
     new.replace(file)
+    return True

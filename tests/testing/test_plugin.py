@@ -200,7 +200,11 @@ def test_a_snapshot_is_made_reviewed_and_held_against_each_run(pytester: pytest.
         ]
     )
     assert not file.parent.exists()
-    run("--pincer-update").assert_outcomes(passed=1)
+    made = run("--pincer-update")
+    made.assert_outcomes(passed=1)
+    made.stdout.fnmatch_lines(
+        ["=* pincer-trace: snapshots that were written; read them *", str(file).replace("[", "[[]")]
+    )
     assert file.with_name("test_it.test_agent[a_b].counted.txt").read_text().count(" x") >= 5
     written = file.read_text().splitlines()
     assert written[1] == "exit 0"
@@ -212,7 +216,9 @@ def test_a_snapshot_is_made_reviewed_and_held_against_each_run(pytester: pytest.
     reviewed = ["# as agreed", *reversed(written)]  # an order says nothing, and comments stay
     file.write_text("\n".join(reviewed))
     run().assert_outcomes(passed=1)
-    run("--pincer-update").assert_outcomes(passed=1)
+    again = run("--pincer-update")
+    again.assert_outcomes(passed=1)
+    assert "that were written" not in again.stdout.str()
     assert file.read_text() == "\n".join(reviewed)
 
     # It does more, and writes what it does into the file that is to catch it

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from pincer_trace.pytest_plugin import Pincer
-from pincer_trace.testing import CannotStart, TimedOut, Trace, launcher
+from pincer_trace.testing import CannotStart, TimedOut, Trace, launcher, supervise
 
 from .conftest import House
 
@@ -123,8 +123,30 @@ def test_what_cannot_run_says_why(pincer: Pincer, house: House) -> None:
         pincer.run(["nosuchprogram"], cwd=house.work, home=house.home)
     with pytest.raises(CannotStart, match=r"none\.toml"):
         pincer.run(["true"], cwd=house.work, home=house.home, profile=house.work / "none.toml")
-    with pytest.raises(CannotStart, match="these options are none"):
+    with pytest.raises(CannotStart, match=r"an option is unknown or its value is wrong; .* --no-such-option$"):
         pincer.run(["true"], cwd=house.work, home=house.home, options=["--no-such-option"])
+    with pytest.raises(CannotStart, match=r"/notes\.txt' is no directory and cannot be made: File exists"):
+        pincer.run(["true"], cwd=house.work, home=house.home / "notes.txt")
+    with pytest.raises(CannotStart, match=r"/none: No such file or directory; nothing was started"):
+        pincer.run(["true"], cwd=house.work / "none", home=house.home)
+
+
+@pytest.mark.parametrize(
+    ("command", "more", "told"),
+    [
+        ("echo hello", {}, "a command is a list of words, not 'echo hello'; for a shell's line"),
+        (["sleep", 0], {}, "a word of a command is text or a path, not 0"),
+        (["echo", "a\0b"], {}, "holds NUL"),
+        ([], {}, "the list is empty"),
+        (["true"], {"confirm": "yes"}, "confirm is one of deny, ask, auto, not 'yes'"),
+        (["true"], {"timeout": None}, "timeout is a number of seconds, more than none, not None"),
+        (["true"], {"timeout": 0}, "more than none, not 0"),
+        (["true"], {"env": {"A": 1}}, "env: 'A': 1; a variable is text"),
+    ],
+)
+def test_a_wrong_use_is_told_before_anything_starts(command: list[str], more: dict[str, object], told: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=re.escape(told)):
+        supervise(command, **more)  # type: ignore[arg-type]
 
 
 def test_options_input_and_environment(pincer: Pincer, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
