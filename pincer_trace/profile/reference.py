@@ -54,7 +54,8 @@ _KEYS: dict[object, dict[str, str]] = {
         "exe": "Only for calls of processes that run these executables. A label, not a boundary.",
         "command": "Only in runs that were started with these executables. A label, too.",
         "protection": "Whether it is asked before the grants.",
-        "expected": "Of `deny`, for exact paths and peers: honest use asks so often in a run for each, too. So many "
+        "expected": "Of `deny`, for exact peers and paths (a `*` may be a directory in one): honest use asks so often "
+        "in a run for each, too. So many "
         "refusals are recorded, but counted apart; from then on each is a denial. With `exe`, only those of programs "
         "that the run cannot change. Not in a file of the work tree.",
     },

@@ -328,7 +328,7 @@ def _row(path: str, lines: Lines, index: int, rule: RuleTable) -> Row:
         if rule.verdict != model.DENY:
             raise wrong("expected", "only with verdict 'deny': it is about refusals")
         for name, text, parts, _ in compiled:
-            if name == "homes" or not all(isinstance(part, bytes) for part in parts):
+            if name == "homes" or not _is_exact(text, parts):
                 raise wrong("expected", f"only of exact paths and peers; '{display(text)}' stands for many")
     return (
         tuple(sorted(names)),
@@ -341,6 +341,14 @@ def _row(path: str, lines: Lines, index: int, rule: RuleTable) -> Row:
         patterns("command", rule.command),
         rule.protection,
         (path, rule.expected) if rule.expected is not None else None,
+    )
+
+
+def _is_exact(text: bytes, parts: globs.Components) -> bool:
+    """Whether a pattern stands for one name. Of directories above a file, `*` may be one that is called by a digest."""
+    above, last = (parts[:-1], parts[-1:]) if not text.startswith(b"//") else ((), parts)
+    return all(isinstance(part, bytes) for part in last) and all(
+        isinstance(part, bytes) or part == (globs.ANY_RUN,) for part in above
     )
 
 

@@ -71,6 +71,11 @@ EXPECTED = (
         (RULE.replace("allow", "deny") + "expected = 1\n", 6, "key 'expected': only of exact paths and peers"),
         (EXPECTED.replace("//a.example:1", "//a.example:*"), 6, "key 'expected': only of exact paths and peers"),
         (EXPECTED.replace("//a.example:1", "//10.0.0.0/8:1"), 6, "key 'expected': only of exact paths and peers"),
+        (EXPECTED.replace("//a.example:1", "//*:1"), 6, "key 'expected': only of exact paths and peers"),
+        (EXPECTED.replace("//a.example:1", "/a/x*/b"), 6, "key 'expected': only of exact paths and peers"),
+        (EXPECTED.replace("//a.example:1", "/a/*"), 6, "key 'expected': only of exact paths and peers"),
+        (EXPECTED.replace("//a.example:1", "/a/**/b"), 6, "key 'expected': only of exact paths and peers"),
+        (EXPECTED.replace("//a.example:1", "/a/*/b"), 3, "key 'expected': not in a file of the work tree"),
         (EXPECTED.replace("//a.example:1", "{homes}/x"), 6, "key 'expected': only of exact paths and peers"),
         (EXPECTED, 3, "key 'expected': not in a file of the work tree"),
         (
