@@ -132,9 +132,11 @@ class Connecting:
         peer = peers.inet_peer(call.socket, call.address)
         if not peer or peers.family_of(call.address) != call.socket.family or call.socket.kind != _STREAM:
             # No address, or none that the kernel takes; UDP, of which nothing is judged (P82). Neither waits.
-            if call.socket.kind != _STREAM and self._c.datagrams.concerns(call.held[0], call.socket):
-                self._c.datagrams.connect(call.identity, call.task, call.number, call.held[0], call.address)
-                return 0
+            if call.socket.kind == peers.DATAGRAM:
+                datagrams = self._c.datagrams(call.task)
+                if datagrams.concerns(call.held[0], call.socket):
+                    datagrams.connect(call.identity, call.task, call.number, call.held[0], call.address)
+                    return 0
             return call.now(call.address)
         host, port = peers.host_and_port(peer)
         if hosts.is_ours(host):
@@ -209,7 +211,7 @@ class Connecting:
         """Of datagrams."""
         if a[0] & 0xFFFFFFFF == table.AF_UNIX:
             return self._datagram(identity, task, a)
-        self._c.datagrams.make(identity, task, a)
+        self._c.datagrams(task).make(identity, task, a)
         return ANSWERED
 
     def _datagram(self, _identity: int, task: Task, _a: tuple[int, ...]) -> object:

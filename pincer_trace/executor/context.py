@@ -5,7 +5,6 @@ from __future__ import annotations
 from pincer_trace.effects import READ
 from pincer_trace.executor.before import Before
 from pincer_trace.executor.commit import commit
-from pincer_trace.executor.datagrams import Datagrams
 from pincer_trace.executor.domains import Domains
 from pincer_trace.executor.hostfiles import HostFiles
 from pincer_trace.executor.saves import Saves
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
     from pincer_trace.executor.acceptance import Acceptance
     from pincer_trace.executor.blocking import BlockingCalls
+    from pincer_trace.executor.datagrams import Datagrams
     from pincer_trace.executor.holders import Holders
     from pincer_trace.executor.identity import Identity
     from pincer_trace.executor.launches import Launches, Withheld
@@ -42,10 +42,30 @@ class Context:
     """The stages. Handlers run on the receiving thread, one at a time: that is the mutation lock (P37)."""
 
     __slots__ = (
-        "acceptance", "authority", "before", "blocking", "datagrams", "domains", "holders", "host_files", "hosts",
-        "identity", "launches", "listener", "origin", "provenance", "reads", "resolver", "saves", "secrets", "staged",
-        "tasks", "terminals", "views", "wake",
-    )  # fmt: skip
+        "_datagrams",
+        "acceptance",
+        "authority",
+        "before",
+        "blocking",
+        "domains",
+        "holders",
+        "host_files",
+        "hosts",
+        "identity",
+        "launches",
+        "listener",
+        "origin",
+        "provenance",
+        "reads",
+        "resolver",
+        "saves",
+        "secrets",
+        "staged",
+        "tasks",
+        "terminals",
+        "views",
+        "wake",
+    )
 
     def __init__(
         self,
@@ -80,7 +100,7 @@ class Context:
         self.hosts = Hosts()
         self.host_files = HostFiles(profile, self.hosts)
         reads.apart = self.host_files.directories
-        self.datagrams = Datagrams(self)
+        self._datagrams: Datagrams | None = None
         self.domains = blocking.domains = Domains(tasks, identity)
         self.terminals = Terminals()
         self.before = Before()
@@ -97,6 +117,18 @@ class Context:
             self.holders = Holders(self, profile)
             authority.sunk = self.holders.read
             self.launches = Launches(self, profile, withheld)
+
+    def datagrams(self, task: Task) -> Datagrams:
+        """Imported for the first socket of UDP, by our own ids."""
+        if self._datagrams is None:
+
+            def make() -> Datagrams:
+                from pincer_trace.executor.datagrams import Datagrams
+
+                return Datagrams(self)
+
+            self._datagrams = self.identity.as_ourselves(task, make)
+        return self._datagrams
 
     def _perform_read(self, task: Task, target: Target, judgement: Judgement) -> None:
         """A read that a person confirmed: it uses the grant, and is recorded by itself."""

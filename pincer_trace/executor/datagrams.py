@@ -13,18 +13,15 @@ import os
 from pincer_trace.effects import SEND
 from pincer_trace.executor.descriptors import give
 from pincer_trace.gateway import hosts, peers
-from pincer_trace.kernel import libc, table
+from pincer_trace.kernel import inert, libc, table
 from pincer_trace.twin.target import Target
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from pincer_trace.executor.apart import Apart
     from pincer_trace.executor.context import Context
     from pincer_trace.gateway.tasks import Task
 
-_KIND = 2  # SOCK_DGRAM
 _REASON = "UDP names its receivers where nothing can judge them: udp = 'unpoliced' in a profile's [settings] opens it"
 _NO_NAMES = "; and no user namespace can be made here, to ask for names in: those that rules list are found"
 _FOR_ANSWERS = 8  # bytes of an address of IPv4 that say where: family, port and host
@@ -41,7 +38,6 @@ class Datagrams:
     def make(self, identity: int, task: Task, a: tuple[int, ...]) -> None:
         """socket(2), which is answered. Raises OSError."""
         family, kind, protocol = (value & 0xFFFFFFFF for value in a[:3])
-        inert = self._c.identity.as_ourselves(task, _inert)
         made = inert.make(family, kind, protocol)
         if not _is_here(task):
             os.close(made)
@@ -50,10 +46,8 @@ class Datagrams:
 
     def concerns(self, own: int, what: peers.Socket) -> bool:
         """Whether that socket of the worker's is one of these."""
-        if what.kind != _KIND or what.family not in (table.AF_INET, table.AF_INET6):
+        if what.kind != peers.DATAGRAM or what.family not in (table.AF_INET, table.AF_INET6):
             return False
-        from pincer_trace.kernel import inert  # it was imported when the first was made
-
         return inert.is_inert(own)
 
     def bind(self, identity: int, task: Task, number: int, own: int, address: bytes) -> None:
@@ -94,13 +88,6 @@ class Datagrams:
 
             self._apart = Apart(self._c.hosts)
         return self._apart.take()
-
-
-def _inert() -> ModuleType:
-    """Imported for the first socket of UDP."""
-    from pincer_trace.kernel import inert
-
-    return inert
 
 
 def _is_here(task: Task) -> bool:

@@ -118,8 +118,8 @@ class Sockets:
                     return self._bind_path(task, own, what, address, path)
                 if peers.abstract_name(address) or len(address) == _FAMILY:
                     return self._bind_abstract(own, what, address)
-            if c.datagrams.concerns(own, what):
-                c.datagrams.bind(identity, task, a[0] & 0xFFFFFFFF, own, address)
+            if what.kind == peers.DATAGRAM and c.datagrams(task).concerns(own, what):
+                c.datagrams(task).bind(identity, task, a[0] & 0xFFFFFFFF, own, address)
                 return 0
             if hosts.is_ours(inet.unmapped(peers.inet_host(address) or bytes(4))):
                 raise OSError(errno.EADDRNOTAVAIL, "address")  # it stands for a name

@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+DATAGRAM = 2  # SOCK_DGRAM
 MOST = 128  # bytes of a struct sockaddr_storage, the longest that a call takes
 _FAMILY = 2  # bytes of the family in front
 _SO_NETNS_COOKIE = 71
