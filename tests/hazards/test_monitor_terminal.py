@@ -174,7 +174,7 @@ for number in range(10**9):
     open(name, "w").close()
     os.unlink(name)
     try:
-        open(os.environ["HOME"] + "/.aws/credentials")
+        open(os.environ["HOME"] + "/.ssh/id_ed25519")
     except OSError:
         pass  # as it must be: a denial each time
 """
@@ -194,7 +194,7 @@ def test_p54_resizing_in_a_flood(runner: support.Runner) -> None:
         pane.see("running", "decisions", "denied")
         assert len(pane.screen().splitlines()) == 24
         pane.type("!")
-        screen = pane.see("decisions: denied", "DENIED", "~/.aws/credentials")
+        screen = pane.see("decisions: denied", "DENIED", "~/.ssh/id_ed25519")
         pane.type("/", *"x7", "Enter")
         pane.see("decisions: x7")
         os.kill(run.engine, signal.SIGKILL)

@@ -60,7 +60,7 @@ def script(name: str) -> str:
 
 def secret(runner: support.Runner) -> Path:
     """A file that the default profile lets nobody read."""
-    return give(runner, runner.home / ".aws" / "credentials", b"canary-5e1f\n", 0o600)
+    return give(runner, runner.home / ".ssh" / "id_ed25519", b"canary-5e1f\n", 0o600)
 
 
 def outside(runner: support.Runner, name: str = "outside") -> Path:
