@@ -20,7 +20,7 @@ from hazards.path_programs.tools import give
 
 PROGRAM = Path(__file__).parent / "programs/agent.py"
 SHIPPED = sorted(path.stem for path in (support.REPOSITORY / "profiles").glob("*.toml"))
-NAMES = {"python-agent": "mini"}  # of the program, where it is not that of the profile
+NAMES = {"python-agent": "mini", "codex-sandboxed": "codex"}  # of the program, where it is not that of the profile
 CANARY = "canary-0123456789abcdef"
 GEMINI = b'{"security": {"auth": {"selectedType": "gemini-api-key"}}}'
 FILES = {
@@ -152,7 +152,7 @@ def test_no_profile_opens_any(runner: support.Runner, scene: tuple[list[str], di
     shutil.copy(PROGRAM, runner.work / "agent.py")
     # that of Codex stays away from it alone: what tells Codex of its broker is another thing to Python
     keys = ["ANTHROPIC_API_KEY", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "CODEX_API_KEY"][
-        : 3 if profile == "codex" else 4
+        : 3 if program.name == "codex" else 4
     ]
     keys += {"opencode": ["OPENAI_API_KEY"], "gemini": ["GEMINI_API_KEY"]}.get(profile, [])
     before = {folder: support.snapshot(folder) for folder in (runner.home, runner.work)}
