@@ -31,6 +31,7 @@ _TWIN = libc.how(_O_PATH | os.O_NOFOLLOW, 0, libc.RESOLVE_NO_MAGICLINKS | libc.R
 # Of each type, the number by which the kernel calls it. <linux/magic.h>
 _TYPES = {b"tmpfs": 0x01021994, b"devpts": 0x1CD1, b"mqueue": 0x19800202, PROCFS: 0x9FA0}
 _MADE = 4096  # file systems that are remembered
+_ROWS = 4096  # the same of mounts
 # Of what has no name, so that nobody mounts it anywhere: pipes, sockets, namespaces, processes, memory and the like
 _NAMELESS = frozenset({0x50495045, 0x534F434B, 0x09041934, 0x6E736673, 0x50494446, 0x5345434D, 0x444D4142})
 _NOT_FOUND = "it lies on a mount of the command's own, and is not found there by a name of this machine"
@@ -53,6 +54,7 @@ class Mounts:
     def __init__(self) -> None:
         self.any = False
         self._made: dict[int, bytes] = {}  # file systems that we have mounted for the run: device, type
+        self._rows: dict[int, _Row] = {}  # mounts by their numbers for ever, as they were last seen
         self._behind: dict[int, int] = {}  # a pin that is judged: the pin through the run's own mount
         # Pins on those file systems: name, whether that is a procfs; and which object
         self._named: dict[int, tuple[bytes, bool, tuple[int, int]]] = {}
@@ -193,15 +195,28 @@ class Mounts:
             raise Forbidden(text, _NOT_FOUND)
         if magic[0] in _NAMELESS or found.st_dev == self._memory:
             return pin
-        row = self._row(tid, pin)
-        if row is not None and is_inside(text, row.point):
+        unique = libc.unique_mount_id(pin)
+        row = self._rows.get(unique)
+        twin = self._by_row(row, text, found, magic) if row is not None else -1
+        if twin < 0:  # it was moved, or is new
+            row = self._row(tid, pin)
+            if row is not None and unique:
+                remember(self._rows, unique, row, _ROWS)
+            twin = self._by_row(row, text, found, magic) if row is not None else -1
+        if twin < 0:
+            raise Forbidden(text, _NOT_FOUND)
+        return twin
+
+    def _by_row(self, row: _Row, text: bytes, found: os.stat_result, magic: tuple[int, bytes]) -> int:
+        """A pin of the same object on a mount of ours, if the run's own mount is where that line says; else -1."""
+        if is_inside(text, row.point):
             inner = join_inner(row.root, text[len(row.point) :])
             for ours in self._ours.get(row.device, ()):
                 if is_inside(inner, ours.root):
                     twin = self._twin(ours.point.rstrip(b"/") + inner[len(ours.root.rstrip(b"/")) :], found, magic)
                     if twin >= 0:
                         return twin
-        raise Forbidden(text, _NOT_FOUND)
+        return -1
 
     def _twin(self, path: bytes, found: os.stat_result, magic: tuple[int, bytes]) -> int:
         """A pin of that name, if it holds exactly that object; else -1."""

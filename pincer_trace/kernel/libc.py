@@ -244,7 +244,7 @@ def object_identity(directory: int, name: bytes = b"") -> bytes:
     return data[_HANDLE.size : _HANDLE.size + _HANDLE.unpack_from(data)[0]]
 
 
-_STATX_BTIME, _STATX_MNT_ID = 0x800, 0x1000
+_STATX_BTIME, _STATX_MNT_ID, _STATX_MNT_ID_UNIQUE = 0x800, 0x1000, 0x4000
 
 
 def birth_time(directory: int, name: bytes = b"") -> int:
@@ -271,6 +271,14 @@ def mount_id(descriptor: int) -> int:
         raise OSError(errno.EOPNOTSUPP, "mount id")
     mount: int = found.mount
     return mount
+
+
+def unique_mount_id(descriptor: int) -> int:
+    """The same as a number that no other mount ever has; 0 before Linux 6.8. Raises OSError. See statx(2)."""
+    found = _Statx()
+    _plain("statx", descriptor, b"", AT_EMPTY_PATH, _STATX_MNT_ID_UNIQUE, ctypes.byref(found))
+    unique: int = found.mount if found.mask & _STATX_MNT_ID_UNIQUE else 0
+    return unique
 
 
 _STATFS_SIZE, _FSID = 120, slice(56, 64)
