@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import struct
 
 from pincer_trace.effects import CONNECT, SEND
 from pincer_trace.executor.commit import commit
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pincer_trace.twin.authority import Judgement
 
 _STREAM = 1
+_PAIR = struct.Struct("=2i")
 _REGISTERS_ONLY = Continue(Continue.REGISTERS_ONLY)
 _ABSTRACT_REASON = "an abstract socket that this run did not bind: nothing tells whose it is"
 _DATAGRAM_REASON = "unix datagrams name their receiver where another thread can change it; a stream can be judged"
@@ -69,7 +71,7 @@ class Connecting:
 
     def handlers(self) -> dict[str, Handler]:
         """By system call."""
-        return {"connect": self._connect, "socket": self._socket, "socketpair": self._datagram}
+        return {"connect": self._connect, "socket": self._socket, "socketpair": self._pair}
 
     def _connect(self, identity: int, task: Task, a: tuple[int, ...]) -> object:
         own = self._c.tasks.descriptor(task, a[0] & 0xFFFFFFFF)
@@ -213,6 +215,27 @@ class Connecting:
             return self._datagram(identity, task, a)
         self._c.datagrams(task).make(identity, task, a)
         return ANSWERED
+
+    def _pair(self, identity: int, task: Task, a: tuple[int, ...]) -> int:
+        """A pair of unix datagram sockets: two of packets, which keep their borders too and heed no name (P48)."""
+        kind, protocol = a[1] & 0xFFFFFFFF, a[2] & 0xFFFFFFFF
+        flags = kind & ~table.SOCKET_TYPE_MASK
+        if flags & ~(os.O_NONBLOCK | os.O_CLOEXEC):
+            raise OSError(errno.EINVAL, "flags")
+        if protocol not in (0, table.AF_UNIX):
+            raise OSError(errno.EPROTONOSUPPORT, "protocol")
+        self._c.tasks.write_bytes(task, a[3], bytes(_PAIR.size))  # before there is anything: EFAULT
+        ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            numbers = []
+            for end in ends:
+                end.setblocking(not flags & os.O_NONBLOCK)
+                numbers.append(self._c.listener.inject(identity, end.fileno(), flags & os.O_CLOEXEC))
+        finally:
+            for end in ends:
+                end.close()
+        self._c.tasks.write_bytes(task, a[3], _PAIR.pack(*numbers))
+        return 0
 
     def _datagram(self, _identity: int, task: Task, _a: tuple[int, ...]) -> object:
         self._c.authority.forbid(task, SEND, Target(b"//unix-datagram"), _DATAGRAM_REASON)

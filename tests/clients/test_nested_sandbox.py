@@ -4,18 +4,22 @@ natively, and its own refusals hold.
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 import support
+from hazards.path_programs.tools import folder, give
 
 sys.path.insert(0, str(Path(__file__).parent))
 from responses_api import ResponsesApi, call, outputs
 from responses_api import say as answer
 from test_typical_use import (  # the fixtures that install it and give it a home
     codex,  # noqa: F401
+    from_npm,
     linked,
     real_home,  # noqa: F401
     refused,
@@ -66,3 +70,38 @@ def test_codex_in_its_own_sandbox(runner: support.Runner, real_home: Path, codex
     assert trees == ["two\n", "two\n"]
     assert "the floor is 'scoped'" in result.err
     assert refused(result) == []
+
+
+COMMAND = r"""
+echo hi >f; cat f; echo x >~/g; cat ~/.ssh/id_ed25519; node -e 'console.log(1)'; git init -q r && ls -a r; rm -rf f r
+python3 -c 'print(2)'; curl -sS -m 9 https://other.test 2>&1; curl -s -m 9 http://127.0.0.1:9/; echo $?; ps -e | wc -l
+"""
+
+
+@pytest.mark.skipif(bool(support.PREFIX), reason="compared with a native run")
+def test_the_sandbox_of_claude_code(runner: support.Runner, real_home: Path) -> None:  # noqa: F811
+    """Its runtime by itself: mounts, a network of its own with bridges to its proxies, and empty files in the work tree
+    on which it mounts, which are of those that we keep, too.
+    """
+    for name, package in (("bwrap", "bubblewrap"), ("socat", "socat"), ("rg", "ripgrep")):
+        if shutil.which(name, path=support.SYSTEM_PATH) is None:
+            pytest.skip(f"{name} is missing (Debian package {package})")
+    modules = from_npm("sandbox-runtime", "@anthropic-ai/sandbox-runtime")
+    program = modules / "@anthropic-ai/sandbox-runtime/dist/cli.js"
+    profile = runner.base / "scoped.toml"
+    profile.write_text('extends = "default"\n[settings]\nfloor = "scoped"\n')
+    give(runner, real_home / ".ssh/id_ed25519", b"canary")
+    runner.work = folder(runner, real_home / "project")
+    settings = {
+        "filesystem": {"denyRead": ["~/.ssh"], "allowWrite": [str(runner.work)], "denyWrite": []},
+        "network": {"allowedDomains": ["example.com"], "deniedDomains": []},
+    }
+    (real_home / ".srt-settings.json").write_text(json.dumps(settings))
+    command = ["node", str(program), "-c", COMMAND]
+    options = ("-p", str(profile), "--allow-write", ".mcp.json", "--allow-write", ".idea")
+    native = runner.native(command)
+    assert native.out.startswith("hi\n") and "CONNECT tunnel failed" in native.out, native
+    ours = runner.supervise(command, options=options, timeout=120)
+    assert (ours.status, ours.out) == (native.status, native.out)
+    assert "canary" not in ours.out
+    assert refused(ours) == []

@@ -149,7 +149,6 @@ REFUSED = {
     "bind": ("bind", Socket(), SECRET_ADDRESS, len(SECRET_ADDRESS)),
     "connect": ("connect", Socket(), SECRET_SERVED, len(SECRET_SERVED)),
     "a datagram": ("socket", socket.AF_UNIX, socket.SOCK_DGRAM, 0),
-    "a pair of datagrams": ("socketpair", socket.AF_UNIX, socket.SOCK_DGRAM, 0),
     "a queue": ("mq_open", b"pincer-test-faults", os.O_RDWR | CREATE, 0o600, 0),
     "take a queue away": ("mq_unlink", b"pincer-test-faults"),
     "a segment of others": ("shmget", 0x50494E43, 4096, 0),
