@@ -211,6 +211,10 @@ class Connecting:
 
     def _socket(self, identity: int, task: Task, a: tuple[int, ...]) -> object:
         """Of datagrams."""
+        if self._c.resolver.mounts is not None and _is_elsewhere(task):
+            if a[0] & 0xFFFFFFFF == table.AF_UNIX:
+                raise OSError(errno.EPROTONOSUPPORT, "socket")  # bwrap sets up the loopback by another one then
+            return _REGISTERS_ONLY  # a network of the run's own, which leads nowhere
         if a[0] & 0xFFFFFFFF == table.AF_UNIX:
             return self._datagram(identity, task, a)
         self._c.datagrams(task).make(identity, task, a)
@@ -246,3 +250,8 @@ def _naming(context: Context) -> Naming:
     from pincer_trace.executor.naming import Naming
 
     return Naming(context)
+
+
+def _is_elsewhere(task: Task) -> bool:
+    """Whether it is in a network namespace of the run's own. Raises OSError."""
+    return not os.path.samestat(os.stat(f"/proc/{task.tid}/ns/net"), os.stat("/proc/self/ns/net"))
