@@ -298,8 +298,13 @@ class Engine:
             elif staged.pending:  # a read, too, must find what was closed before it
                 staged.wait()
             if notification is None:
-                quick = not (identity.changed or domains.any or staged.pending or held.busy)
-                notification = receive() if fast is None else fast.receive(quick)
+                if fast is None:
+                    notification = receive()
+                elif identity.changed or domains.any or staged.pending or held.busy:
+                    notification = fast.receive(fastpath.NOTHING)
+                else:  # a descriptor may be of a directory on a mount of the run's own
+                    home = mounts is None or not mounts.any
+                    notification = fast.receive(fastpath.EVERYWHERE if home else fastpath.USUAL)
                 if notification is None:
                     break
             number, tid, _, call, _, _, *arguments = notification

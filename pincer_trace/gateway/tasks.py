@@ -301,6 +301,8 @@ class Tasks:
                 if error.errno != errno.EINVAL:
                     raise
                 task.pidfd = libc.pidfd_open(task.tgid)  # before Linux 6.9
+            if self._fast is not None and task.quick:
+                self._fast.thread(task.tid, task.pidfd)
         return libc.pidfd_getfd(task.pidfd, number)
 
     def is_closed_by_exec(self, task: Task, number: int) -> bool:

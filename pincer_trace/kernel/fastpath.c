@@ -31,7 +31,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define VERSION 3 /* kernel/fastpath.py asks for it */
+#define VERSION 4 /* kernel/fastpath.py asks for it */
 
 #define TASKS 4096         /* one slot for each thread id modulo this; who finds none is known to Python alone */
 #define JUDGED (1u << 17)  /* slots; at most half of them are used */
@@ -62,6 +62,7 @@ struct task {
     uint32_t executable;
     int mem;
     int cwd; /* -1: not known, or shared with threads that change it */
+    int self; /* a descriptor of the thread, by which those of its table are copied; -1: not known */
     int64_t expires;
 };
 
@@ -383,9 +384,11 @@ static uint32_t meet(struct fast *f, uint32_t executable, int held, const struct
     return counter;
 }
 
-/* DONE, or RECEIVED: the long way. `pin` gets a pinned object that the tables do not know; `path` the path, once read. */
-static int serve(struct fast *f, const struct seccomp_notif *n, int *pin, char path[PATH_BYTES]) {
-    struct stat found;
+static int serve_from(struct fast *f, const struct seccomp_notif *n, int base, int *pin, const char *path);
+
+/* DONE, or RECEIVED: the long way. `pin` gets a pinned object that the tables do not know; `path` the path, once read.
+ * `everywhere`: a path may also begin at any directory of which the caller has a descriptor. */
+static int serve(struct fast *f, const struct seccomp_notif *n, int everywhere, int *pin, char path[PATH_BYTES]) {
     struct timespec now;
     int flags = (int)n->data.args[2] & KNOWN;
     const struct task *task = &f->tasks[n->pid % TASKS];
@@ -400,12 +403,31 @@ static int serve(struct fast *f, const struct seccomp_notif *n, int *pin, char p
     if (!length || length == (size_t)got)
         return RECEIVED;
 
-    int base = AT_FDCWD, absolute = path[0] == '/', device = absolute && !strncmp(path, "/dev/", 5);
-    struct file *file = NULL;
-    uint64_t hash = 0;
-    if ((flags & EFFECTFUL) && !device)
+    if ((flags & EFFECTFUL) && strncmp(path, "/dev/", 5))
         return RECEIVED;
-    if (absolute) {
+    if (path[0] == '/')
+        return serve_from(f, n, AT_FDCWD, pin, path);
+    if ((int)n->data.args[0] == AT_FDCWD)
+        return task->cwd < 0 || !f->relative ? RECEIVED : serve_from(f, n, task->cwd, pin, path);
+    if (!everywhere || task->self < 0)
+        return RECEIVED;
+    int base = (int)syscall(SYS_pidfd_getfd, task->self, (int)n->data.args[0], 0);
+    if (base < 0)
+        return RECEIVED;
+    int answer = serve_from(f, n, base, pin, path);
+    close(base);
+    return answer;
+}
+
+/* The same of a path from `base`, AT_FDCWD where it is absolute. */
+static int serve_from(struct fast *f, const struct seccomp_notif *n, int base, int *pin, const char *path) {
+    struct stat found;
+    int flags = (int)n->data.args[2] & KNOWN;
+    const struct task *task = &f->tasks[n->pid % TASKS];
+    struct file *file = NULL;
+    size_t length = strlen(path);
+    uint64_t hash = 0;
+    if (base == AT_FDCWD) {
         hash = hash_path(path, length);
         file = find_file(f, path, length, hash);
         if (file->generation == f->files_generation && !(flags & EFFECTFUL)) {
@@ -423,10 +445,6 @@ static int serve(struct fast *f, const struct seccomp_notif *n, int *pin, char p
             file->length = 0; /* it may be anything by now: forgotten, and pinned first */
             file = NULL;
         }
-    } else {
-        base = task->cwd;
-        if (base < 0 || !f->relative || (int)n->data.args[0] != AT_FDCWD)
-            return RECEIVED;
     }
 
     int held = walk(base, path, (uint64_t)(O_PATH | O_CLOEXEC | (flags & WALK)), 0);
@@ -491,7 +509,8 @@ struct fast *fast_new(int listener, int descriptors, const uint64_t *procfs, uin
 
 void fast_free(struct fast *f) { free(f); }
 
-/* Waits for a notification that is not for us: RECEIVED, or the errno of the kernel. Without `enabled` none is.
+/* Waits for a notification that is not for us: RECEIVED, or the errno of the kernel. Without `enabled` none is; with 1
+ * those are whose path begins at a directory other than the caller's own, by a descriptor.
  * `pin` is the object of a plain read that is not judged yet, pinned and the caller's to close, or -1; `path`, of
  * PATH_BYTES, is then the path that led there: the worker's memory may say another by now (P1). */
 int fast_receive(struct fast *f, int enabled, struct seccomp_notif *n, int *pin, char *path) {
@@ -500,7 +519,7 @@ int fast_receive(struct fast *f, int enabled, struct seccomp_notif *n, int *pin,
         memset(n, 0, sizeof *n); /* the kernel refuses a dirty buffer with EINVAL (P4) */
         if (ioctl(f->listener, SECCOMP_IOCTL_NOTIF_RECV, n))
             return errno;
-        if (!enabled || n->data.nr != SYS_openat || serve(f, n, pin, path) == RECEIVED)
+        if (!enabled || n->data.nr != SYS_openat || serve(f, n, enabled > 1, pin, path) == RECEIVED)
             return RECEIVED;
     }
 }
@@ -513,7 +532,7 @@ int fast_give(struct fast *f, int pin, uint32_t counter) {
 
 /* The worker's thread `tid`: its memory, its program, until when (CLOCK_MONOTONIC, ns) that is so. */
 void fast_task(struct fast *f, uint32_t tid, uint32_t executable, int mem, int64_t expires) {
-    f->tasks[tid % TASKS] = (struct task){tid, executable, mem, -1, expires};
+    f->tasks[tid % TASKS] = (struct task){tid, executable, mem, -1, -1, expires};
 }
 
 /* Called before its descriptors are closed. */
@@ -526,6 +545,12 @@ void fast_forget(struct fast *f, uint32_t tid) {
 void fast_directory(struct fast *f, uint32_t tid, int cwd) {
     if (f->tasks[tid % TASKS].tid == tid)
         f->tasks[tid % TASKS].cwd = cwd;
+}
+
+/* A descriptor of the thread (pidfd_open), by which its own are copied. */
+void fast_self(struct fast *f, uint32_t tid, int self) {
+    if (f->tasks[tid % TASKS].tid == tid)
+        f->tasks[tid % TASKS].self = self;
 }
 
 void fast_relative(struct fast *f, int relative) { f->relative = relative; }

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
     from pincer_trace.kernel.notify import Listener
 
-_VERSION = 3
+_VERSION = 4
 _PATH_BYTES = 256
 COUNTERS = 49152
+NOTHING, USUAL, EVERYWHERE = range(3)  # what `receive` answers
 _KINDS = 256
 _ROOM = 64  # fresh files told at once
 _FRESH = struct.Struct(f"=QQqIIII{_PATH_BYTES}s")  # struct fresh
@@ -94,6 +95,7 @@ class FastPath:
         quick = ctypes.PyDLL(_LIBRARY)  # these are over before giving up the interpreter's lock would be
         self._task = _declare(quick.fast_task, _u32, _u32, _int, _i64)
         self._forget = _declare(quick.fast_forget, _u32)
+        self._self = _declare(quick.fast_self, _u32, _int)
         self._directory = _declare(quick.fast_directory, _u32, _int)
         self._relative = _declare(quick.fast_relative, _int)
         self._admit = _declare(quick.fast_admit, _u32, _u64, _u64, _i64, _u32)
@@ -116,12 +118,14 @@ class FastPath:
         self._counters = (_u32 * COUNTERS)()
         self._growth = (_u64 * COUNTERS)()
 
-    def receive(self, enabled: bool) -> tuple[int, ...] | None:
-        """As `Listener.receive`; what the tables know is answered here, if `enabled`."""
+    def receive(self, answers: int) -> tuple[int, ...] | None:
+        """As `Listener.receive`; what the tables know is answered here, as far as `answers` says: NOTHING, opens of
+        paths that begin at the root or the working directory (USUAL), or also at any other directory (EVERYWHERE).
+        """
         if self._pin.value >= 0:
             os.close(self.take_pin())  # its task was gone
         while True:
-            error = self._receive(self._state, enabled, *self._arguments)
+            error = self._receive(self._state, answers, *self._arguments)
             if not error:
                 return unpack(self._notification)
             if self._listener.is_over(error):
@@ -158,6 +162,10 @@ class FastPath:
     def directory(self, tid: int, cwd: int) -> None:
         """Its working directory; -1 when that is not known any more."""
         self._directory(self._state, tid, cwd)
+
+    def thread(self, tid: int, pidfd: int) -> None:
+        """A descriptor of that thread, by which its own are copied."""
+        self._self(self._state, tid, pidfd)
 
     def relative(self, allowed: bool) -> None:
         """Whether working directories are those of their threads alone."""

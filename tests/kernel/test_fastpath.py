@@ -31,14 +31,16 @@ PROGRAM = 7  # the number of the worker's executable
 class Bench:
     """A worker that makes `opens` (path, flags) one by one; `answers` has what each gave: a value or minus errno."""
 
-    def __init__(self, opens: list[tuple[bytes, int]], before: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, opens: list[tuple[bytes, int]], before: Callable[[], None] = lambda: None, from_where: int = libc.AT_FDCWD
+    ) -> None:
         self._told, tell = os.pipe()
         fcntl.fcntl(tell, fcntl.F_SETPIPE_SZ, 1 << 18)  # read at the end
 
         def act() -> int:
             before()
             for path, flags in opens:
-                opened = libc.syscall(OPENAT, libc.AT_FDCWD, path, flags, 0)
+                opened = libc.syscall(OPENAT, from_where, path, flags, 0)
                 if opened < 0:
                     os.write(tell, b"%d\n" % -libc.get_errno())
                     continue
@@ -56,6 +58,7 @@ class Bench:
         assert loaded is not None
         self.fast = loaded
         self.counters = 0
+        self.answers = fastpath.EVERYWHERE
         self.handed: list[tuple[int, str]] = []  # (pin's inode or -1, path) of what came to the long way
         self.know()
 
@@ -71,7 +74,7 @@ class Bench:
     def serve(self, each: Callable[[int], None] = lambda number: None) -> list[str]:
         """Answer EPERM to all that is handed over, until the end; what each open gave. `each` is told of every one."""
         with limit(20):
-            while (one := self.fast.receive(True)) is not None:
+            while (one := self.fast.receive(self.answers)) is not None:
                 pin = self.fast.take_pin()
                 path = os.pread(self.mem, 256, one[7]).partition(b"\0")[0]
                 self.handed.append((os.fstat(pin).st_ino if pin >= 0 else -1, os.fsdecode(path)))
@@ -97,8 +100,8 @@ class Bench:
 def bench() -> Iterator[Callable[..., Bench]]:
     made: list[Bench] = []
 
-    def make(*opens: tuple[str | Path, int], before: Callable[[], None] = lambda: None) -> Bench:
-        made.append(Bench([(os.fsencode(path), flags) for path, flags in opens], before))
+    def make(*opens: tuple[str | Path, int], **how) -> Bench:
+        made.append(Bench([(os.fsencode(path), flags) for path, flags in opens], **how))
         return made[-1]
 
     yield make
@@ -479,6 +482,47 @@ def test_a_folder_lets_pass_what_is_ordinary_there(bench, tmp_path):
     assert told(one) == ["a", ".env.x", "x.env", "x.pem.x", "my_id_", "below"]
     assert sorted(one.fast.collect()) == [(0, 4), (1, 1), (2, 1), (3, 1), (4, 1), (5, 3)]
     assert not told(one)
+
+
+def test_paths_that_begin_at_a_descriptor(bench, file, tmp_path):
+    """By a copy of the caller's own, where the thread is known and such paths are to be answered."""
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "inner").write_text("")
+    names = ("file", "below/inner", "absent", "below/../file")
+    expected = [inode(file), inode(tmp_path / "below/inner"), f"-{errno.ENOENT}", inode(file)]
+    directory = os.open(tmp_path, os.O_PATH | os.O_DIRECTORY)
+    try:
+        for known, answers in ((True, fastpath.EVERYWHERE), (True, fastpath.USUAL), (False, fastpath.EVERYWHERE)):
+            one = bench(*[(name, 0) for name in names], from_where=directory)
+            one.answers = answers
+            for name in ("file", "below/inner"):
+                one.admit(tmp_path / name)
+            pidfd = os.pidfd_open(one.worker.pid)
+            if known:
+                one.fast.thread(one.worker.pid, pidfd)
+            before = len(os.listdir("/proc/self/fd"))
+            found = [answer.split()[0] for answer in one.serve()]
+            assert len(os.listdir("/proc/self/fd")) == before
+            assert found == (expected if known and answers == fastpath.EVERYWHERE else [HANDED] * 4)
+            assert [pin for pin, _ in one.handed] == [-1] * len(one.handed)
+            os.close(pidfd)
+    finally:
+        os.close(directory)
+
+
+def test_p26_descriptors_of_procfs_are_left_to_the_long_way(bench):
+    directory = os.open("/proc", os.O_PATH | os.O_DIRECTORY)
+    try:
+        one = bench(("self/status", 0), ("absent", 0), ("../etc/passwd", 0), from_where=directory)
+        one.fast.thread(one.worker.pid, one.names)  # no descriptor of a thread
+        assert one.serve() == [HANDED] * 3
+        one = bench(("self/status", 0), ("absent", 0), from_where=directory)
+        pidfd = os.pidfd_open(one.worker.pid)
+        one.fast.thread(one.worker.pid, pidfd)
+        assert one.serve() == [HANDED] * 2
+        os.close(pidfd)
+    finally:
+        os.close(directory)
 
 
 @pytest.mark.parametrize("deep", [False, True])
