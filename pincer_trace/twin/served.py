@@ -14,9 +14,9 @@ import unicodedata  # noqa: F401 - for display(): imported before the process is
 from pincer_trace.gateway import sinks  # noqa: F401 - the same
 from pincer_trace.gateway.aliases import Aliases
 from pincer_trace.gateway.gitconfig import ConfigWitness, Hope, Written
+from pincer_trace.gateway.places import long_path
 from pincer_trace.gateway.provenance import Ancestry, Provenance, Within
 from pincer_trace.gateway.request import Claim, Request
-from pincer_trace.gateway.resolve import long_path
 from pincer_trace.gateway.tasks import Task
 from pincer_trace.profile import Decision
 from pincer_trace.twin.artifact import OwnKeys

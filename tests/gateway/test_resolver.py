@@ -318,10 +318,10 @@ def test_p68_a_procfs_is_known_by_its_mounts(bench):
 
 
 def test_p68_a_procfs_of_another_pid_namespace_is_told(tmp_path):
-    from pincer_trace.gateway import resolve
+    from pincer_trace.gateway import places
 
-    assert resolve._shows_our_numbers(b"/proc")
+    assert places.shows_our_numbers(b"/proc")
     (tmp_path / "self").mkdir()
     (tmp_path / "self/status").write_text("Name:\tx\nNSpid:\t1234\t1\n")
-    assert not resolve._shows_our_numbers(os.fsencode(tmp_path))
-    assert not resolve._shows_our_numbers(os.fsencode(tmp_path / "absent"))
+    assert not places.shows_our_numbers(os.fsencode(tmp_path))
+    assert not places.shows_our_numbers(os.fsencode(tmp_path / "absent"))
