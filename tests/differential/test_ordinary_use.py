@@ -181,3 +181,19 @@ def test_what_is_removed_while_it_is_open_is_the_runs_own(runner: support.Runner
     trace = runner.supervise([runner.identity.python, "-c", REMOVED]).trace
     trace.assert_exit(0)
     trace.assert_no_denials()
+
+
+def test_tools_take_up_what_their_last_run_left_in_the_temporary_directory(runner: support.Runner) -> None:
+    """As jest does, which fails where it cannot; nothing else is taken up: tests put whole homes below pytest's."""
+    tests, cache, other = (Path(f"/tmp/{kind}{runner.base.name}") for kind in ("pytest-of-", "jest_", "other-"))
+    script = f"""
+mkdir -p {tests}/pytest-0 {cache}/d {other}; rm -f {tests}/pytest-current; ln -s pytest-0 {tests}/pytest-current
+echo x > {cache}/d/map; touch {cache}; echo x > {tests}/pytest-0/f; echo x > {other}/f
+"""
+    try:
+        for refused in ([], [str(tests / "pytest-0/f"), str(other / "f")]):
+            trace = runner.supervise(["sh", "-c", script]).trace
+            assert [call.path for call in trace.denials] == refused
+    finally:
+        for path in (tests, cache, other):
+            support.remove_tree(path)
