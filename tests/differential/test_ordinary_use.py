@@ -187,7 +187,8 @@ def test_tools_take_up_what_their_last_run_left_in_the_temporary_directory(runne
     """As jest does, which fails where it cannot; nothing else is taken up: tests put whole homes below pytest's."""
     tests, cache, other = (Path(f"/tmp/{kind}{runner.base.name}") for kind in ("pytest-of-", "jest_", "other-"))
     script = f"""
-mkdir -p {tests}/pytest-0 {cache}/d {other}; rm -f {tests}/pytest-current; ln -s pytest-0 {tests}/pytest-current
+mkdir -p {tests}/pytest-0 {tests}/pytest-$$ {cache}/d {other}
+rm -f {tests}/pytest-current; ln -s pytest-$$ {tests}/pytest-current
 echo x > {cache}/d/map; touch {cache}; echo x > {tests}/pytest-0/f; echo x > {other}/f
 """
     try:
