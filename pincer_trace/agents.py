@@ -15,7 +15,7 @@ from pincer_trace.ledger.encode import encode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 SINCE = (2, 1, 145)  # knows PostToolBatch; before 2.1.101 it would not start with settings that name it
 _NO_RUN = frozenset({"-h", "--help", "-v", "-V", "--version"})
@@ -75,6 +75,21 @@ def write_settings(directory: str) -> None:
             file.write(settings().encode("ascii"))
     except OSError as error:
         raise UserError(f"{paths.display(path)} cannot be written: {error.strerror}; nothing was started") from error
+
+
+def tidy(directory: str, environment: Mapping[bytes, bytes]) -> None:
+    """Remove what the hook kept for itself during the session of that directory: `hook._State`."""
+    from pincer_trace import hook
+
+    place = environment.get(b"TMPDIR") or b"/tmp"
+    beginning = os.fsencode(f"{hook.FILE}{os.path.basename(directory)}-")
+    try:
+        with os.scandir(place) as entries:
+            for entry in entries:
+                if entry.name.startswith(beginning):
+                    os.unlink(entry.path)
+    except OSError:
+        pass  # somebody else's, or gone
 
 
 def settings() -> str:

@@ -186,6 +186,8 @@ def run(options: RunOptions, began: Callable[[str], None] = lambda _directory: N
         for each in (companion, *desks):
             if each is not None and options.leftover != "keep":
                 each.end()
+        if wiring.used and options.leftover != "keep":
+            agents.tidy(session.path, given.environment)
         ours.close()
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SKIPPED = b' times: BUILT_IN: read "/proc/'  # what `ps` and its like do without; Claude Code starts one itself
+FILE = "pincer-trace-told-"  # in the temporary directory; then the names of the session and of the agent
 LINES = 8  # told at a time, the latest; each at most recovery.LINE_BYTES
 _MINUTE = 60
 _FILE_BYTES = 512 * 1024  # more than the file is ever long
@@ -114,7 +115,7 @@ class _State:
         self.kept = False
         self._descriptor = -1
         safe = "".join(c for c in name if c.isascii() and (c.isalnum() or c == "-"))[:200]
-        path = os.path.join(directory, f"pincer-trace-told-{safe}")
+        path = os.path.join(directory, FILE + safe)
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             import fcntl

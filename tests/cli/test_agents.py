@@ -229,6 +229,16 @@ def test_a_state_that_is_a_link_is_not_followed(denials, file, tmp_path):
     assert (tmp_path / "precious").read_text() == "mine"
 
 
+def test_what_is_kept_goes_with_the_session(denials, file, tmp_path):
+    denials.tell("write", b"/x", codes.POLICY_DENY)
+    assert '"/x"' in ask(file, scratch=tmp_path)[0]
+    other = tmp_path / "pincer-trace-told-session12-s-"
+    other.touch()
+    assert len(list(tmp_path.glob("pincer-trace-told-*"))) == 2
+    agents.tidy(str(file.parent), {b"TMPDIR": os.fsencode(tmp_path)})
+    assert list(tmp_path.glob("pincer-trace-told-*")) == [other]
+
+
 def test_it_starts_with_little(denials, file, tmp_path):
     """It runs after each step of the agent: nothing of the package, and no JSON while there is nothing to tell."""
     _, imports = ask(file, scratch=tmp_path, more=("-X", "importtime"))

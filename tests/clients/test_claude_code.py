@@ -210,6 +210,7 @@ def test_claude_code_edits_secrets_that_it_never_sees(runner: support.Runner, cl
     results = final_results(api)
     assert [failed for failed, _ in results] == [False, True, False, True, False], results
     assert all("bytes on disk, expected" in results[number][1] for number in (1, 3)), results
+    assert not list(Path("/tmp").glob(f"pincer-trace-told-{result.session.name}-*"))
     hooked = json.dumps(api.requests)
     assert "was saved, with each handle as what it stands for" in hooked
     assert "PORT=pincer:" in results[2][1]
