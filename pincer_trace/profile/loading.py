@@ -469,6 +469,11 @@ def _peers(value: str) -> list[tuple[bytes, Components]]:
     try:
         for each in globs.alternatives(b"{,%b}" % text)[1:]:
             host, colon, port = each.rpartition(b":")
+            if each and not colon:
+                name = paths.display(each)
+                raise UserError(
+                    f"--allow-net {paths.display(value)}: no port: write {name}:443 for https, {name}:* for all"
+                )
             if not (colon and host and (port == b"*" or (port.isdigit() and int(port) < 65536))):
                 raise UserError(
                     f"--allow-net {paths.display(value)}: write HOST:PORT, as in 'example.com:443', '*.example.com:*' "

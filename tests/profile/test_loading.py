@@ -208,6 +208,8 @@ def test_a_profile_that_is_not_there(places, tmp_path):
 
 @pytest.mark.parametrize("value", ["x", "x:", ":1", "x:99999", "a/b:1", "[x:1"])
 def test_a_peer_is_host_and_port(places, value):
+    with pytest.raises(UserError, match=r"no port: write pypi\.org:443 for https"):
+        load("default", places, overlay=Overlay(allow_net=["a.test:1,pypi.org"]))
     with pytest.raises(UserError, match="--allow-net"):
         load("default", places, overlay=Overlay(allow_net=[value]))
 
