@@ -206,6 +206,7 @@ def test_wherever_two_profiles_differ_it_is_told(data):
         one, other = data.draw(st.permutations(one)), data.draw(st.permutations(other))
     left, right = profile(one, "one"), profile(other, "other")
     many = data.draw(st.booleans())  # as if there were many rules
+    asked = [(path, Known(path, data.draw)) for path in data.draw(st.lists(PATHS, min_size=8, max_size=8))]
     with pytest.MonkeyPatch.context() as patched:
         if many:
             patched.setattr(compare, "_MOST_RULES", 0)
@@ -214,8 +215,7 @@ def test_wherever_two_profiles_differ_it_is_told(data):
     if not comparison.complete:
         return
     told = comparison.differences
-    for path in data.draw(st.lists(PATHS, min_size=8, max_size=8)):
-        facts = Known(path, data.draw)
+    for path, facts in asked:
         for effect in ("connect",) if path[:2] == b"//" else ("read", "write", "connect"):
             said = left.judge(effect, path, facts).verdict, right.judge(effect, path, facts).verdict
             if said[0] != said[1]:
