@@ -293,7 +293,7 @@ class Names:
             if not directory:
                 c.saves.removes(task, target)
                 if decision.rule is not None and decision.rule.when in _OWN and found.st_nlink == 1:
-                    c.provenance.keep(parent, entry.bare)
+                    c.provenance.note_leaving(parent, entry.bare)
             own = c.resolver.own(parent)
             with Outcome(c, sequence) as outcome:
                 c.domains.perform(lambda: _remove(own, name, directory))

@@ -81,8 +81,16 @@ class Provenance:
         if len(self._nameless) > _NAMELESS:
             del self._nameless[next(iter(self._nameless))]
 
+    def note_leaving(self, parent: int, name: bytes) -> None:
+        """A file of ours is about to lose its last name, in a directory of ours that spoke for it until now."""
+        descriptor = os.open(name, _O_PATH, dir_fd=parent)
+        try:
+            self.note_nameless(descriptor)
+        finally:
+            os.close(descriptor)
+
     def keep(self, parent: int, name: bytes) -> None:
-        """An object of ours is about to leave its directory, or to lose its name: from now on it needs an entry."""
+        """An object of ours is about to leave its directory: from now on it needs an entry of its own."""
         try:
             descriptor = os.open(name.rstrip(b"/"), _O_PATH, dir_fd=parent)
         except OSError:

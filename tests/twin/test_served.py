@@ -275,6 +275,7 @@ def test_both_know_the_same(pair, seed) -> None:
     provenance = pair.provenance
     for _ in range(300):
         name, other = chance.sample(names, 2)
+        pair.settle()  # as before each effect, which both have to judge
         act = chance.choice(["file", "dir", "in", "move", "link", "remove", "nameless", "vacate", "object"])
         there = os.path.lexists(name)
         if act == "file" and not there:
