@@ -12,6 +12,7 @@ import os
 import struct
 import threading
 
+from pincer_trace.executor.namespaces import await_end
 from pincer_trace.gateway import hosts
 from pincer_trace.gateway.dns import MOST, answer
 from pincer_trace.kernel import inet, libc
@@ -57,6 +58,7 @@ class Apart:
                 _make(childs, self._namespaces)
             childs.close()
             data, got, _ = receive_descriptors(ours, 4, 3 + _AT_ONCE)
+            await_end(ours)
         finally:
             ours.close()
             childs.close()

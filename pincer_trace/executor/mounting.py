@@ -30,6 +30,8 @@ _OF_WHAT_IS_THERE = 0x20 | 0x1000 | 0x2000 | 1 << 17 | 1 << 18 | 1 << 19 | 1 << 
 _SYS_ADMIN = 1 << 21
 _DATA = 4096
 _KINDS = MEMORY | {PROCFS}
+# Of proc(5). Others may name files that the kernel opens at once (`pidns`, Linux 6.17): a FIFO would hold us for ever
+_PROCFS_OPTIONS = frozenset({b"", b"hidepid", b"gid", b"subset"})
 
 
 class Mounting:
@@ -66,6 +68,8 @@ class Mounting:
             raise Forbidden(
                 target, f"a file system of the type {os.fsdecode(kind)!r}: only {_listed()} are mounted for the command"
             )
+        if kind == PROCFS and any(o.partition(b"=")[0] not in _PROCFS_OPTIONS for o in (data or b"").split(b",")):
+            raise OSError(errno.EINVAL, "options")  # as kernels say that do not know it
         with namespaces.Inside(task.tid, c.identity) as inside:
             if not c.listener.valid(identity):
                 raise Gone

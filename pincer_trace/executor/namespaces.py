@@ -2,6 +2,9 @@
 
 Opening a file of procfs: the kernel lets `uid_map` and its kin be written only through a descriptor that was opened in
 that user namespace or its parent (user_namespaces(7)); ours is neither once namespaces nest (hazard P80). And mounting.
+
+Such a child looks like a process of the run, and its memory is a copy of ours: nothing else is served until it has
+ended (P68).
 """
 
 from __future__ import annotations
@@ -50,6 +53,7 @@ def open_inside(tid: int, path: bytes, flags: int) -> int:
                 _answer(childs, namespace, path, flags)
             childs.close()
             data, descriptors, _ = receive_descriptors(ours, 4, 1)
+            await_end(ours)
         finally:
             ours.close()
             childs.close()
@@ -59,6 +63,15 @@ def open_inside(tid: int, path: bytes, flags: int) -> int:
         return descriptors[0]
     number = int.from_bytes(data, "little") or 5
     raise OSError(number, os.strerror(number))
+
+
+def await_end(ours: socket.socket) -> None:
+    """Until the last child that has the other end is gone: the kernel gives up its memory before its descriptors."""
+    try:
+        while ours.recv(1):
+            pass
+    except OSError:  # reset: it is gone all the same
+        pass
 
 
 def _answer(control: socket.socket, namespace: int, path: bytes, flags: int) -> None:
@@ -107,6 +120,7 @@ class Inside:
                 self._mount_there(childs, source, target, kind, flags, data)
             childs.close()
             answer, _, _ = receive_descriptors(ours, 16, 0)
+            await_end(ours)
         finally:
             ours.close()
             childs.close()

@@ -343,6 +343,9 @@ def sysfs():
     enter(NEWNET); mount("sysfs", "/mnt", "sysfs"); return "mounted"
 def fuse():
     return os.open("/dev/fuse", os.O_RDWR)
+def named():
+    # An option that names a file: natively it is opened, and were it a FIFO, waited for
+    enter(); mount("proc", "/mnt", "proc", 0, "hidepid=0,pidns=/nowhere"); return "mounted"
 def flipped():
     # The type is read from memory while another thread writes there
     enter()
@@ -356,7 +359,7 @@ def flipped():
         call("mount", "overlay", "/mnt", address, 0, options)
     stop.append(1); thread.join()
     with open("/proc/self/mountinfo") as table: return " - overlay " in table.read().split("/mnt", 1)[-1]
-for name, attempt in (("overlay", overlay), ("layered", layered), ("sysfs", sysfs), ("fuse", fuse), ("flipped", flipped)):
+for name, attempt in (("overlay", overlay), ("layered", layered), ("sysfs", sysfs), ("fuse", fuse), ("named", named), ("flipped", flipped)):
     note(name, child(attempt))
 note("kept", os.path.exists("precious/work/kept/file"))
 report()
@@ -374,7 +377,7 @@ def test_p47_only_what_begins_empty_is_mounted(runner: support.Runner, scoped: P
     support.remove_tree(runner.work)
     folder(runner, runner.work)
     found, result = attack(runner, scoped, NEW_ONES)
-    assert found == {"overlay": 13, "layered": 13, "sysfs": 13, "fuse": 13, "flipped": False, "kept": True}
+    assert found == {"overlay": 13, "layered": 13, "sysfs": 13, "fuse": 13, "named": 22, "flipped": False, "kept": True}
     reasons = [record["reason"] for record in result.denied()]
     assert any("'overlay'" in reason for reason in reasons)
     assert any("'sysfs'" in reason for reason in reasons)
