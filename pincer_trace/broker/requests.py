@@ -18,8 +18,10 @@ _HOP_BY_HOP = frozenset(
     (b"connection", b"keep-alive", b"proxy-connection", b"proxy-authenticate", b"proxy-authorization", b"te",
      b"trailer", b"transfer-encoding", b"upgrade")
 )  # fmt: skip
-_CREDENTIALS = (b"x-api-key", b"x-goog-api-key", b"authorization")
-_IN_QUERIES = frozenset((b"key", b"access_token", b"oauth_token"))  # where some APIs take a credential, too
+_CREDENTIALS = (b"api-key", b"authorization")  # ends of names
+# Where some APIs take a credential, too. Google's have all of their parameters with a `$` as well, and headers in one.
+_IN_QUERIES = frozenset((b"key", b"access_token", b"oauth_token", b"api_key", b"api-key", b"apikey", b"httpheaders"))
+_WITH_CREDENTIALS = (b"multipart/mixed", b"application/x-www-form-urlencoded")  # bodies. RFC 6750, 2.2, for the latter
 _BEARER = b"bearer "
 _SECRET = 16  # bytes
 # Half of an answer could be half of a key, which nothing finds in it. Nobody has to answer in ranges. RFC 9110, 14.2
@@ -87,10 +89,16 @@ class Admission:
             raise Refused(400, "invalid_request_error", "a body has one length: Content-Length or chunked")
         if _IN_QUERIES & _names_in_query(target):
             raise Refused(401, "authentication_error", _NO_HANDLE)
+        if any(
+            name == b"content-type" and value.strip().lower().startswith(_WITH_CREDENTIALS) for name, value in given
+        ):
+            raise Refused(
+                415, "invalid_request_error", "the broker relays no form and no batch: they may hold credentials"
+            )
         out: Headers = [(b"host", self._authority), (b"accept-encoding", b"identity")]
         shown = 0
-        for name, value in _end_to_end(given, dropped=(b"host", b"accept-encoding", *_RANGES)):
-            if name in _CREDENTIALS:
+        for name, value in _end_to_end(given, dropped=(b"host", b"accept-encoding", b"cookie", *_RANGES)):
+            if name.replace(b"_", b"-").endswith(_CREDENTIALS):  # to some servers both are the same name
                 value = self._exchanged(value)
                 shown += 1
             out.append((name, value))
@@ -151,7 +159,8 @@ def _end_to_end(headers: Headers, dropped: Sequence[bytes]) -> Headers:
 
 def _names_in_query(target: bytes) -> set[bytes]:
     query = target.partition(b"?")[2].replace(b";", b"&")
-    return {unquote_to_bytes(each.partition(b"=")[0].replace(b"+", b" ")).strip().lower() for each in query.split(b"&")}
+    names = (unquote_to_bytes(each.partition(b"=")[0].replace(b"+", b" ")) for each in query.split(b"&"))
+    return {name.strip().lstrip(b"$").lower() for name in names}
 
 
 def _is_plain(target: bytes) -> bool:
