@@ -147,6 +147,8 @@ class Process:
                 return frozenset()  # the kernel will not find it either
             try:
                 found = os.fstat(pin)
+                if not stat.S_ISREG(found.st_mode):
+                    return frozenset()  # nor start it; and to look into a FIFO is to take from it
                 head = _head(pin) or b""
             finally:
                 os.close(pin)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -110,3 +111,20 @@ def test_p43_every_way_of_starting_a_program(runner: support.Runner) -> None:
     assert {
         outcome for name, seen in outcomes.items() if name not in ("s3", "s4", "s5", "s6", "s7") for outcome in seen
     } == {"done"}
+
+
+@pytest.mark.both_identities
+def test_p42_no_fifo_is_read_for_an_interpreter(runner: support.Runner) -> None:
+    """A script that names a FIFO starts nothing, and what another process has put there stays there."""
+    fifo = runner.base / "fifo"
+    os.mkfifo(fifo, 0o777)
+    fifo.chmod(0o777)
+    give(runner, runner.work / "script", b"#!%b\n" % os.fsencode(fifo), 0o755)
+    end = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
+    try:
+        os.write(end, b"kept")
+        result = runner.supervise(["./script"])
+        assert result.status == 126, result
+        assert os.read(end, 9) == b"kept"
+    finally:
+        os.close(end)
