@@ -280,4 +280,4 @@ tell(); tell("a1"); tell()
     write, read = (True, False), (False, True)
     assert heard == [None, write, None, None, write, None, read, read, None]
     assert all(one is None or one["hookEventName"] == "PostToolBatch" for one in said)
-    assert len(list(scratch.iterdir())) == 2  # an agent each
+    assert not list(scratch.iterdir())  # what it kept there for each agent goes with the session
